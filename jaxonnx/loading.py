@@ -1,0 +1,87 @@
+"""From a model file to a plan and its parameters."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+
+from jaxonnx.errors import InputError
+from jaxonnx.graph import opsets_of, read_graph, spec_of
+from jaxonnx.inputs import bind
+from jaxonnx.optimize import fold_constants, prune
+from jaxonnx.parameters import static_cone, take_parameters
+from jaxonnx.plan import Graph, Plan, Spec
+from jaxonnx.source import read
+
+_INITIALIZERS_ARE_INPUTS = 4
+"""Before this IR version every initializer had to be listed as an input."""
+
+
+def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[str, np.ndarray]]:
+    """The plan of a model and the values of its parameters by name.
+
+    Args:
+        source: what :func:`jaxonnx.load` accepts.
+        constants: values that replace graph inputs.
+    """
+    proto, folder = read(source)
+    graph = read_graph(proto, folder)
+    inputs = tuple(spec_of(i) for i in proto.graph.input)
+    graph, inputs = _fix(graph, inputs, constants)
+    graph = prune(graph)
+    cone = static_cone(graph)
+    defaults = {s.name for s in inputs if s.name in graph.initializers}
+    graph, params = take_parameters(graph, cone.pinned)
+    overridable = defaults if proto.ir_version >= _INITIALIZERS_ARE_INPUTS else ()
+    with jax.enable_x64(True):
+        graph = fold_constants(graph, params, overridable)
+    graph, folded = take_parameters(graph, cone.pinned)
+    params |= folded
+    plan = Plan(
+        graph=prune(graph),
+        inputs=inputs,
+        outputs=tuple(spec_of(o) for o in proto.graph.output),
+        defaults=frozenset(defaults),
+        params=tuple(params),
+        static=tuple(s.name for s in inputs if s.name in cone.inputs),
+        opsets=opsets_of(proto),
+        metadata=_metadata(proto),
+    )
+    return plan, params
+
+
+def _fix(
+    graph: Graph, inputs: tuple[Spec, ...], constants: Mapping[str, Any]
+) -> tuple[Graph, tuple[Spec, ...]]:
+    """Turn the graph inputs that have a value in ``constants`` into constants."""
+    if not constants:
+        return graph, inputs
+    fixed = tuple(s for s in inputs if s.name in constants)
+    unknown = sorted(set(constants) - {s.name for s in inputs})
+    if unknown:
+        names = ", ".join(repr(s.name) for s in inputs)
+        raise InputError(f"constants: no input is called {unknown[0]!r}; there are {names}")
+    values = {n: np.asarray(v) for n, v in bind(fixed, (), (), constants).items()}
+    initializers = {n: a for n, a in graph.initializers.items() if n not in values}
+    graph = dataclasses.replace(
+        graph,
+        inputs=tuple(n for n in graph.inputs if n not in values),
+        initializers=initializers,
+        constants={**graph.constants, **values},
+    )
+    return graph, tuple(s for s in inputs if s.name not in values)
+
+
+def _metadata(proto: onnx.ModelProto) -> dict[str, str]:
+    fields = {
+        "producer_name": proto.producer_name,
+        "producer_version": proto.producer_version,
+        "graph_name": proto.graph.name,
+        "model_version": str(proto.model_version or ""),
+        "ir_version": str(proto.ir_version or ""),
+    }
+    own = {p.key: p.value for p in proto.metadata_props}
+    return {k: v for k, v in fields.items() if v} | own

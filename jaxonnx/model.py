@@ -1,0 +1,211 @@
+"""``load`` and ``Model``: an ONNX file as a jitted, differentiable callable."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnx
+
+from jaxonnx import dims
+from jaxonnx.errors import InputError
+from jaxonnx.inputs import bind
+from jaxonnx.loading import build_plan
+from jaxonnx.plan import Spec
+from jaxonnx.program import Program
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+
+def load(
+    source: "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model",
+    *,
+    constants: Mapping[str, Any] | None = None,
+    constraints: Sequence[str] = (),
+) -> "Model":
+    """Read an ONNX model.
+
+    Args:
+        source: a path, bytes, ``onnx.ModelProto`` or ``onnx_ir.Model``. External data is found
+            beside a path, and only in its folder or below.
+        constants: values for graph inputs, which then are no inputs any more.
+        constraints: what may be assumed of symbolic dimensions when the model is traced with
+            them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
+
+    Returns:
+        The model; its first call at each combination of input shapes compiles it.
+
+    Raises:
+        InvalidModelError: if the model breaks the ONNX specification.
+        UnsupportedOpError: if it has operators that are not implemented; all are listed.
+        InputError: if ``source`` or a value in ``constants`` is of the wrong kind.
+    """
+    plan, params = build_plan(source, constants or {})
+    with jax.core.eval_context(), jax.enable_x64(True):
+        arrays = {n: jnp.asarray(a) for n, a in params.items()}
+    return Model(arrays, Program(plan, constraints))
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Model:
+    """An ONNX model as a function of its inputs and a PyTree of its parameters.
+
+    ``model(x)`` is jitted: inputs go by position, by ONNX name as keywords, or as one mapping
+    ``{name: array}``. NumPy and JAX arrays and Python numbers are accepted; integers narrower
+    than declared are widened, nothing else is converted. A model with one output returns an
+    array, one with several an :class:`~jaxonnx.outputs.Outputs`, a tuple whose items are also
+    found by name. Each new combination of input shapes is compiled once; new parameters never
+    compile anything.
+
+    The leaves of the PyTree are the floating parameters, so ``jax.grad(loss)(model)``,
+    ``jax.tree.map`` and optax work as they are. Integer weights and the graph are its static
+    part. Do not call ``jax.jit(model)``, which closes over the parameters: use
+    ``jax.jit(lambda model, x: model(x))``.
+    """
+
+    def __init__(self, params: Mapping[str, Any], program: Program) -> None:
+        self._params = dict(params)
+        self._program = program
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for these inputs.
+
+        Raises:
+            InputError: if a name, the count, a dtype, a rank or a size is wrong.
+            StaticValueError: if an input that decides shapes is traced.
+        """
+        return self.apply(self._params, *args, **kwargs)
+
+    def apply(self, params: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+        """The outputs for these inputs under other parameters; pure.
+
+        Args:
+            params: a value for every name in :attr:`params`.
+            *args: inputs by position, or one mapping.
+            **kwargs: inputs by ONNX name.
+        """
+        plan = self._program.plan
+        inputs = bind(plan.inputs, plan.defaults, args, kwargs)
+        if params is not self._params:
+            _check_names(params, plan.params)
+        replaced = {n: inputs.pop(n) for n in plan.params if n in inputs}
+        return self._program.call({**params, **replaced}, inputs)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The floating parameters by ONNX name, as a new dict."""
+        return dict(self._params)
+
+    def replace(self, params: Mapping[str, Any]) -> "Model":
+        """The same model with some or all parameters replaced.
+
+        Raises:
+            InputError: if a name is unknown, or a dtype or shape differs from today's.
+        """
+        unknown = [n for n in params if n not in self._params]
+        if unknown:
+            raise InputError(f"no parameter is called {unknown[0]!r}")
+        for name, value in params.items():
+            old = self._params[name]
+            if np.shape(value) != np.shape(old) or jnp.result_type(value) != old.dtype:
+                raise InputError(
+                    f"parameter {name!r}: {jnp.result_type(value)}{list(np.shape(value))}, "
+                    f"expected {old.dtype}{list(np.shape(old))}"
+                )
+        return Model({**self._params, **params}, self._program)
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """Name, dtype and shape of every input."""
+        return self._program.plan.inputs
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """Name, dtype and shape of every output, as declared."""
+        return self._program.plan.outputs
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The ONNX names of the inputs, in the order of positional arguments."""
+        return tuple(s.name for s in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The ONNX names of the outputs."""
+        return tuple(s.name for s in self.outputs)
+
+    @property
+    def static_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs whose values decide shapes: each value compiles anew."""
+        return self._program.plan.static
+
+    @property
+    def opset(self) -> dict[str, int]:
+        """The opset imports, domain to version; ``""`` is ONNX's own."""
+        return dict(self._program.plan.opsets)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Producer, graph name, version and the model's own properties."""
+        return dict(self._program.plan.metadata)
+
+    def abstract_inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The required inputs as shapes, with symbolic dimensions where the model has them.
+
+        For ``jax.export``: ``jax.export.export(jax.jit(model.apply))(params, shapes)``.
+        """
+        required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
+        return dims.abstract(required, self._program.constraints)
+
+    def summary(self) -> None:
+        """Print operators, parameters and bytes as a table."""
+        from jaxonnx import summary  # noqa: PLC0415 - rich is slow to import
+
+        summary.show(self)
+
+    def __repr__(self) -> str:
+        plan = self._program.plan
+        count = sum(np.size(a) for a in self._params.values() if hasattr(a, "shape"))
+        inputs = ", ".join(f"{s.name}: {s}" for s in self.inputs)
+        outputs = ", ".join(f"{s.name}: {s}" for s in self.outputs)
+        opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in plan.opsets.items())
+        return (
+            f"Model({inputs} -> {outputs}; {len(self._params)} parameter arrays, "
+            f"{count:,} numbers; {len(plan.graph.nodes)} nodes; {opsets})"
+        )
+
+    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
+        """The parameters with their names, and the static part."""
+        names = tuple(self._params)
+        keyed = tuple((jax.tree_util.DictKey(n), a) for n, a in self._params.items())
+        return keyed, (self._program, names)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The parameters, and the static part."""
+        return tuple(self._params.values()), (self._program, tuple(self._params))
+
+    @classmethod
+    def tree_unflatten(cls, static: Any, leaves: Any) -> "Model":
+        """A model from leaves of any kind; nothing is checked."""
+        program, names = static
+        return cls(dict(zip(names, leaves, strict=True)), program)
+
+
+jax.export.register_pytree_node_serialization(
+    Model,
+    serialized_name="jaxonnx.Model",
+    serialize_auxdata=lambda static: static[0].encode(),
+    deserialize_auxdata=lambda data: (program := Program.decode(data), program.plan.params),
+)
+
+
+def _check_names(params: Mapping[str, Any], expected: Sequence[str]) -> None:
+    missing = [n for n in expected if n not in params]
+    unknown = [n for n in params if n not in expected] if len(params) != len(expected) else []
+    if missing or unknown:
+        faults = [f"{n!r} is missing" for n in missing[:5]]
+        faults += [f"{n!r} is no parameter" for n in unknown[:5]]
+        raise InputError(f"params: {'; '.join(faults)}")

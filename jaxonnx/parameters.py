@@ -1,0 +1,105 @@
+"""Which stored values are parameters, which are constants, and which inputs must be known."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxonnx.optimize.prune import reads
+from jaxonnx.plan import Graph
+
+FOLDED_PARAMETER_BYTES = 4 * 1024
+"""Float ``Constant`` nodes and folded results above this size are parameters too."""
+
+_SHAPE_ONLY = ("Shape", "Size")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cone:
+    """What the operands that must be known depend on.
+
+    Attributes:
+        pinned: names of stored and computed values that are constants for that reason.
+        inputs: names of graph inputs that must be known while tracing.
+    """
+
+    pinned: frozenset[str]
+    inputs: frozenset[str]
+
+
+def static_cone(graph: Graph) -> Cone:
+    """Walk backward from every operand that must be known while tracing.
+
+    ``Shape`` ends the walk, since shapes are known. Where graph inputs are reached they become
+    static inputs, unless parameters are met on the way: such an operand is computed from data.
+    """
+    producers = {o: node for node in graph.all_nodes for o in node.outputs if o}
+    stored = {n: a for g in graph.walk() for n, a in g.given.items()}
+    pinned: set[str] = set()
+    inputs: set[str] = set()
+    for root in set(_static_operands(graph)):
+        seen = _ancestors(root, producers)
+        reached = {n for n in graph.inputs if n in seen and n not in stored}
+        large = [n for n in seen if n in stored and is_float(stored[n]) and stored[n].size > 1]
+        if reached and large:
+            continue
+        pinned |= seen
+        inputs |= reached | {n for n in graph.inputs if n in seen}
+    return Cone(frozenset(pinned), frozenset(inputs))
+
+
+def take_parameters(graph: Graph, pinned: frozenset[str]) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Split the floating values that are no constants off the main graph and those inside it."""
+    params: dict[str, np.ndarray] = {}
+
+    def strip(inner: Graph) -> Graph:
+        initializers = {n: a for n, a in inner.initializers.items() if _trainable(n, a)}
+        large = {
+            n: a
+            for n, a in inner.constants.items()
+            if _trainable(n, a) and a.nbytes > FOLDED_PARAMETER_BYTES
+        }
+        params.update(initializers | large)
+        nodes = []
+        for node in inner.nodes:
+            attributes = {
+                k: strip(v) if isinstance(v, Graph) else v for k, v in node.attributes.items()
+            }
+            nodes.append(dataclasses.replace(node, attributes=attributes))
+        return dataclasses.replace(
+            inner,
+            nodes=tuple(nodes),
+            initializers={n: a for n, a in inner.initializers.items() if n not in params},
+            constants={n: a for n, a in inner.constants.items() if n not in params},
+        )
+
+    def _trainable(name: str, array: np.ndarray) -> bool:
+        return name not in pinned and is_float(array)
+
+    return strip(graph), params
+
+
+def is_float(array: np.ndarray) -> bool:
+    """Whether an array can be a parameter: real or complex floating point."""
+    return array.dtype.kind != "T" and jnp.issubdtype(array.dtype, jnp.inexact)
+
+
+def _static_operands(graph: Graph) -> Iterator[str]:
+    for node in graph.all_nodes:
+        operator = node.operator
+        if operator is not None:
+            yield from (n for k, n in enumerate(node.inputs) if n and operator.is_static(k))
+
+
+def _ancestors(root: str, producers: Mapping) -> set[str]:
+    """Names of all values that ``root`` is computed from, itself included."""
+    seen, pending = {root}, [root]
+    while pending:
+        node = producers.get(pending.pop())
+        if node is None or node.op_type in _SHAPE_ONLY:
+            continue
+        fresh = {n for n in reads(node) if n not in seen}
+        seen |= fresh
+        pending += fresh
+    return seen

@@ -1,0 +1,142 @@
+"""What a model is once it has been read: nodes in order, names unique across all scopes."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxonnx import registry
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """What is declared of a graph input or output.
+
+    Attributes:
+        name: the ONNX name.
+        dtype: the element type; None where it is undeclared or no tensor.
+        shape: sizes, names of symbolic dimensions, None where unknown; None without a rank.
+    """
+
+    name: str
+    dtype: np.dtype | None
+    shape: tuple[int | str | None, ...] | None
+
+    def __str__(self) -> str:
+        dtype = "any" if self.dtype is None else self.dtype.name
+        if self.shape is None:
+            return f"{dtype}[...]"
+        return f"{dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One operator call; model-local functions are inlined, so every node is an operator.
+
+    Attributes:
+        op_type: the ONNX name.
+        domain: ``""`` for ONNX's own.
+        version: the schema version in force.
+        name: as in the file, possibly empty.
+        inputs: names of values; ``""`` where an optional one is absent.
+        outputs: names of values; ``""`` where one is not wanted.
+        attributes: Python scalars, tuples, strings, arrays and :class:`Graph`.
+        path: names of the enclosing functions and subgraphs.
+        proto: the serialised node, only where its function body depends on input types.
+    """
+
+    op_type: str
+    domain: str
+    version: int
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    path: tuple[str, ...] = ()
+    proto: bytes = b""
+
+    @property
+    def operator(self) -> registry.Operator | None:
+        """The registered function; None where the node runs from its schema's body."""
+        return registry.lookup(self.op_type, self.version, self.domain)
+
+    @property
+    def title(self) -> str:
+        """How messages name the operator, such as ``LeakyRelu-16``."""
+        prefix = f"{self.domain}::" if self.domain else ""
+        return f"{prefix}{self.op_type}-{self.version}"
+
+    @property
+    def label(self) -> str:
+        """How messages name the node, by its first output where it has no name."""
+        own = repr(self.name) if self.name else f"giving {next(filter(None, self.outputs), '')!r}"
+        inside = f" in {' / '.join(self.path)}" if self.path else ""
+        return f"node {own} ({self.title}){inside}"
+
+    @property
+    def subgraphs(self) -> tuple["Graph", ...]:
+        """The graphs among the attributes."""
+        return tuple(a for a in self.attributes.values() if isinstance(a, Graph))
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Nodes in an order that can be run, with the values that are given.
+
+    Attributes:
+        inputs: names of the values that a caller gives.
+        outputs: names of the values handed back.
+        nodes: in execution order.
+        initializers: stored values, as far as they are not parameters of the model.
+        constants: values of ``Constant`` nodes and of nodes evaluated while loading.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    initializers: Mapping[str, np.ndarray]
+    constants: Mapping[str, np.ndarray]
+
+    @property
+    def given(self) -> Mapping[str, np.ndarray]:
+        """All values that need no computing: initializers and constants."""
+        return {**self.initializers, **self.constants}
+
+    def walk(self) -> Iterator["Graph"]:
+        """This graph and all graphs inside it."""
+        yield self
+        for node in self.nodes:
+            for graph in node.subgraphs:
+                yield from graph.walk()
+
+    @property
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes of this graph and of all graphs inside it."""
+        for graph in self.walk():
+            yield from graph.nodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A whole model, read and checked.
+
+    Attributes:
+        graph: the main graph; the parameters are taken out of it.
+        inputs: what is declared of the graph inputs, in order.
+        outputs: what is declared of the graph outputs, in order.
+        defaults: names of inputs that have an initializer, so need not be given.
+        params: names of the parameters.
+        static: names of the inputs whose values must be known while tracing.
+        opsets: the opset imports, domain to version.
+        metadata: producer, graph name, model version and the model's own properties.
+    """
+
+    graph: Graph
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    defaults: frozenset[str]
+    params: tuple[str, ...]
+    static: tuple[str, ...]
+    opsets: Mapping[str, int]
+    metadata: Mapping[str, str]

@@ -1,0 +1,153 @@
+"""The table of operators: which function implements which schema versions."""
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import onnx
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """One function and the schema versions of one ONNX operator that it implements.
+
+    Attributes:
+        op_type: the ONNX name, such as ``"LeakyRelu"``.
+        domain: the ONNX domain; ``""`` is ``ai.onnx``.
+        versions: every schema version that ``function`` implements.
+        function: inputs positional in schema order, attributes keyword-only.
+        static: names of the function's inputs that must be known while tracing.
+        symbolic: whether known dimension expressions may be given to the function.
+    """
+
+    op_type: str
+    domain: str
+    versions: tuple[int, ...]
+    function: Callable[..., Any]
+    static: frozenset[str] = frozenset()
+    symbolic: bool = False
+
+    @functools.cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of ``function`` by name, in order."""
+        return inspect.signature(self.function).parameters
+
+    @functools.cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the positional parameters; a variadic one repeats the last name."""
+        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        return tuple(n for n, p in self.parameters.items() if p.kind in positional)
+
+    @functools.cached_property
+    def counts_outputs(self) -> bool:
+        """Whether ``function`` takes ``outputs``, the number of outputs that are wanted."""
+        return "outputs" in self.parameters
+
+    def is_static(self, position: int) -> bool:
+        """Whether the input at ``position`` must be known while tracing."""
+        return bool(self.static) and self.inputs[min(position, len(self.inputs) - 1)] in self.static
+
+
+_OPERATORS: dict[tuple[str, str, int], Operator] = {}
+
+
+def register(
+    op_type: str,
+    *versions: int,
+    domain: str = "",
+    static: Iterable[str] = (),
+    symbolic: bool = False,
+) -> Callable[[Function], Function]:
+    """Register a function as the implementation of an ONNX operator.
+
+    The function takes its inputs positional-only in schema order (None for an absent optional
+    one, ``*args`` for variadic ones) and its attributes keyword-only under their ONNX names with
+    the schema's defaults. It returns one array, or a tuple where the operator has several
+    outputs; a list is one sequence value. A keyword ``outputs`` receives the number of outputs
+    that the node asks for.
+
+    Args:
+        op_type: the ONNX name of the operator.
+        *versions: every schema version (``since_version``) that the function implements.
+        domain: the operator's domain; ``""`` is ``ai.onnx``.
+        static: names of the function's inputs that must be known while tracing.
+        symbolic: whether the function computes with dimension expressions in NumPy arrays.
+
+    Returns:
+        A decorator that gives the function back unchanged.
+
+    Raises:
+        ValueError: if a version is registered already, or none is given.
+    """
+    domain = normalize_domain(domain)
+    if not versions:
+        raise ValueError(f"{op_type}: list the schema versions that the function implements")
+
+    def decorate(function: Function) -> Function:
+        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic)
+        unknown = operator.static - set(operator.inputs)
+        if unknown:
+            raise ValueError(f"{op_type}: static inputs {sorted(unknown)} are not in its signature")
+        for version in versions:
+            key = (domain, op_type, version)
+            if key in _OPERATORS:
+                raise ValueError(f"{op_type}-{version} of domain {domain!r} is registered already")
+            _OPERATORS[key] = operator
+        return function
+
+    return decorate
+
+
+def lookup(op_type: str, version: int, domain: str = "") -> Operator | None:
+    """The operator that implements exactly this schema version, or None."""
+    return _OPERATORS.get((normalize_domain(domain), op_type, version))
+
+
+def registered() -> tuple[Operator, ...]:
+    """Every registered operator, once per function, by domain, name and first version."""
+    key = lambda o: (o.domain, o.op_type, o.versions)  # noqa: E731 - a sort key
+    return tuple(sorted(dict.fromkeys(_OPERATORS.values()), key=key))
+
+
+def versions_of(op_type: str, domain: str = "") -> tuple[int, ...]:
+    """The schema versions of an operator that are registered."""
+    found = (v for d, name, v in _OPERATORS if (d, name) == (normalize_domain(domain), op_type))
+    return tuple(sorted(found))
+
+
+def version_in_force(op_type: str, opset: int, domain: str = "") -> int | None:
+    """The schema version of an operator that an opset import selects, or None.
+
+    A domain without schemas in ``onnx.defs`` has one version for all of its opsets: the newest
+    registered one not above ``opset``.
+    """
+    try:
+        return onnx.defs.get_schema(op_type, opset, normalize_domain(domain)).since_version
+    except onnx.defs.SchemaError:
+        known = [v for v in versions_of(op_type, domain) if v <= opset]
+        return max(known) if known and not has_schema(op_type, domain) else None
+
+
+def has_schema(op_type: str, domain: str = "") -> bool:
+    """Whether ``onnx.defs`` knows the operator at any version."""
+    return onnx.defs.has(op_type, normalize_domain(domain))
+
+
+def normalize_domain(domain: str) -> str:
+    """``""`` for both spellings of ONNX's own domain."""
+    return "" if domain == "ai.onnx" else domain
+
+
+_FIELD_NAMES = {"PRelu": "prelu", "MatMul": "matmul"}
+
+
+def snake_case(op_type: str) -> str:
+    """The name of an operator in ``jaxonnx.ops``: ``LeakyRelu`` is ``leaky_relu``."""
+    if op_type in _FIELD_NAMES:
+        return _FIELD_NAMES[op_type]
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()

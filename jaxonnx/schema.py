@@ -1,0 +1,252 @@
+"""What ``onnx.defs`` says of an operator: its types, attributes, counts and function body."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+
+from jaxonnx import registry
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.plan import Node
+
+_TENSOR_TYPES = {
+    f"tensor({onnx.TensorProto.DataType.Name(number).lower()})": number
+    for number in onnx.TensorProto.DataType.values()
+    if number != onnx.TensorProto.UNDEFINED
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Formal:
+    """A formal input or output: its type variable and the dtypes it allows (None: no tensor)."""
+
+    name: str
+    variable: str
+    dtypes: frozenset[np.dtype] | None
+    homogeneous: bool
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """The formal inputs and outputs of one schema version."""
+
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    variadic_inputs: bool
+    variadic_outputs: bool
+
+    def input(self, position: int) -> Formal | None:
+        """The formal input at a position; the last one repeats where it is variadic."""
+        return _formal(self.inputs, self.variadic_inputs, position)
+
+    def output(self, position: int) -> Formal | None:
+        """The formal output at a position; the last one repeats where it is variadic."""
+        return _formal(self.outputs, self.variadic_outputs, position)
+
+
+def _formal(formals: Sequence[Formal], variadic: bool, position: int) -> Formal | None:  # noqa: FBT001
+    if position < len(formals):
+        return formals[position]
+    return formals[-1] if variadic and formals else None
+
+
+@functools.cache
+def signature(op_type: str, version: int, domain: str) -> Signature | None:
+    """The signature of a schema version; None for operators that ``onnx.defs`` does not know."""
+    schema = _schema(op_type, version, domain)
+    if schema is None:
+        return None
+    variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    formals = [
+        tuple(
+            Formal(p.name, p.type_str, _dtypes(p.types), p.is_homogeneous, p.option == optional)
+            for p in side
+        )
+        for side in (schema.inputs, schema.outputs)
+    ]
+    last = [bool(s) and s[-1].option == variadic for s in (schema.inputs, schema.outputs)]
+    return Signature(formals[0], formals[1], last[0], last[1])
+
+
+def _dtypes(types: set[str]) -> frozenset[np.dtype] | None:
+    if not all(t in _TENSOR_TYPES for t in types):
+        return None
+    return frozenset(
+        np.dtypes.StringDType()
+        if t == "tensor(string)"
+        else np.dtype(onnx.helper.tensor_dtype_to_np_dtype(_TENSOR_TYPES[t]))
+        for t in types
+    )
+
+
+def _schema(op_type: str, version: int, domain: str) -> Any:
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def support_fault(op_type: str, domain: str, opset: int, version: int | None) -> str | None:
+    """Why no version of an operator can be used under an opset import; None if one can."""
+    newest = onnx.defs.onnx_opset_version()
+    if domain == "" and opset > newest:
+        return f"opset {opset} is newer than the installed onnx, which knows up to {newest}"
+    if version is None:
+        if not registry.has_schema(op_type, domain):
+            return f"no operator of this name is known in domain {domain!r}"
+        return f"the operator does not exist in opset {opset} of domain {domain!r}"
+    schema = _schema(op_type, version, domain)
+    if schema is not None and schema.deprecated:
+        return f"the operator is deprecated since opset {version}"
+    return None
+
+
+def missing(node: Node) -> str:
+    """What to say of an operator that is not implemented."""
+    versions = registry.versions_of(node.op_type, node.domain)
+    if versions:
+        return f"version {node.version} is missing; there are {', '.join(map(str, versions))}"
+    return "not implemented"
+
+
+def check_node(node: Node) -> None:
+    """Refuse a node whose attributes or counts of inputs and outputs break its schema."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    if schema is None:
+        return
+    allowed = schema.attributes
+    unknown = sorted(set(node.attributes) - set(allowed))
+    if unknown:
+        names = ", ".join(sorted(allowed)) or "none"
+        raise InvalidModelError(f"{node.label}: unknown attribute {unknown[0]!r}; it has {names}")
+    for name, attribute in allowed.items():
+        if attribute.required and name not in node.attributes:
+            raise InvalidModelError(f"{node.label}: the required attribute {name!r} is absent")
+    for name, value in node.attributes.items():
+        _check_attribute(node, name, value, allowed[name].type)
+    for role, given, least, most in (
+        ("inputs", node.inputs, schema.min_input, schema.max_input),
+        ("outputs", node.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(given) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise InvalidModelError(f"{node.label}: {len(given)} {role}, expected {wanted}")
+
+
+def _check_attribute(node: Node, name: str, value: Any, kind: Any) -> None:
+    wanted = {"INT": int, "FLOAT": float, "STRING": str, "TENSOR": np.ndarray}
+    wanted |= {"INTS": tuple, "FLOATS": tuple, "STRINGS": tuple}
+    expected = wanted.get(kind.name)
+    if expected is not None and not isinstance(value, expected):
+        raise InvalidModelError(
+            f"{node.label}: attribute {name!r} is {type(value).__name__}, expected {kind.name}"
+        )
+
+
+def attribute_defaults(node: Node) -> dict[str, Any]:
+    """The defaults that a node's schema states."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    attributes = schema.attributes if schema is not None else {}
+    defaults = {n: attribute_value(a) for n, a in attributes.items()}
+    return {n: v for n, v in defaults.items() if v is not None}
+
+
+def attribute_value(attribute: Any) -> Any:
+    """The default that a schema attribute states, or None."""
+    proto = attribute.default_value
+    if proto.type == onnx.AttributeProto.UNDEFINED:
+        return None
+    value = onnx.helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(value) if isinstance(value, list) else value
+
+
+def function_body(node: Node) -> onnx.FunctionProto | None:
+    """The function body in a node's schema, if it has one that fits every type."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    return schema.function_body if schema is not None and schema.has_function else None
+
+
+def has_typed_body(node: Node) -> bool:
+    """Whether a node's schema builds a function body from the types of its inputs."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    return schema is not None and schema.has_context_dependent_function
+
+
+def typed_body(node: Node, dtypes: Sequence[np.dtype | None]) -> onnx.FunctionProto:
+    """The function body of a node for inputs of these dtypes (None: absent)."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    types = []
+    for dtype in dtypes:
+        proto = onnx.TypeProto()
+        if dtype is not None:
+            proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        types.append(proto.SerializeToString())
+    version = max(schema.context_dependent_function_opset_versions)
+    body = schema.get_context_dependent_function_with_opset_version(version, node.proto, types)
+    function = onnx.FunctionProto.FromString(body)
+    if not function.node:
+        raise InvalidModelError(f"{node.label}: its schema gives no body for types {dtypes}")
+    return function
+
+
+def check_types(node: Node, dtypes: Sequence[np.dtype | None]) -> Mapping[str, np.dtype]:
+    """Check input dtypes (None: absent or no tensor) and give those of the type variables.
+
+    Raises:
+        InvalidModelError: if an input has a type that its schema does not allow, or two inputs
+            of one type variable differ.
+    """
+    formal = signature(node.op_type, node.version, node.domain)
+    bound: dict[str, np.dtype] = {}
+    if formal is None:
+        return bound
+    for position, dtype in enumerate(dtypes):
+        parameter = formal.input(position)
+        if parameter is None or dtype is None:
+            continue
+        where = f"{node.label}: input {parameter.name} ({node.inputs[position]!r}) is {dtype.name}"
+        if parameter.dtypes is not None and dtype not in parameter.dtypes:
+            names = ", ".join(sorted(d.name for d in parameter.dtypes))
+            raise InvalidModelError(f"{where}, expected one of {names}")
+        if parameter.homogeneous:
+            first = bound.setdefault(parameter.variable, dtype)
+            if first != dtype:
+                raise InvalidModelError(
+                    f"{where}, but another input of type {parameter.variable} is {first.name}"
+                )
+    return bound
+
+
+def output_dtype(node: Node, position: int, bound: Mapping[str, np.dtype]) -> np.dtype | None:
+    """The dtype that the schema gives an output; None where it leaves it open."""
+    formal = signature(node.op_type, node.version, node.domain)
+    parameter = formal.output(position) if formal is not None else None
+    if parameter is None:
+        return None
+    if parameter.homogeneous and parameter.variable in bound:
+        return bound[parameter.variable]
+    if parameter.dtypes is not None and len(parameter.dtypes) == 1:
+        return next(iter(parameter.dtypes))
+    return None
+
+
+def input_dtype(node: Node, position: int, bound: Mapping[str, np.dtype]) -> np.dtype | None:
+    """The dtype that the other inputs give the input at ``position``, if they do."""
+    formal = signature(node.op_type, node.version, node.domain)
+    parameter = formal.input(position) if formal is not None else None
+    return bound.get(parameter.variable) if parameter is not None else None
+
+
+def is_random(node: Node) -> bool:
+    """Whether two runs of a node on the same inputs may differ."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    return schema is not None and schema.non_deterministic

@@ -1,0 +1,221 @@
+"""Walks a graph under a JAX trace: known values stay known, everything else is traced."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxonnx import graph as graphs
+from jaxonnx import schema
+from jaxonnx.errors import JaxonnxError, PrecisionError, StaticValueError
+from jaxonnx.known import LITERAL_BYTES, as_dims, is_known, is_symbolic, lift, tidy
+from jaxonnx.plan import Graph, Node
+from jaxonnx.registry import Operator
+
+Values = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tracing:
+    """What one trace of a model needs beside its values.
+
+    Attributes:
+        arguments: large known arrays by ``id``, as the arguments of the compiled program that
+            stand for them where they meet a traced value.
+        limit: known results above this many bytes are computed in the program instead.
+    """
+
+    arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
+    limit: float = LITERAL_BYTES
+
+    def lift(self, value: Any, dtype: Any = None) -> Any:
+        """A known array as a traced one; anything else as it is."""
+        if not is_known(value):
+            return value
+        argument = self.arguments.get(id(value))
+        return lift(value, dtype) if argument is None else argument
+
+    def run(self, graph: Graph, values: Values) -> list[Any]:
+        """The outputs of ``graph`` for the values of its inputs and of the scopes around it."""
+        values = {**graph.given, **values}
+        for node in graph.nodes:
+            args = [values[name] if name else None for name in node.inputs]
+            with _notes(node, args):
+                results = self.evaluate(node, args, values)
+            values.update((n, r) for n, r in zip(node.outputs, results, strict=False) if n)
+        return [values[name] for name in graph.outputs]
+
+    def evaluate(self, node: Node, args: Sequence[Any], values: Values) -> Sequence[Any]:
+        """The outputs of one node; ``values`` are those that its subgraphs can see."""
+        dtypes = [None if a is None or is_symbolic(a) else _dtype(a) for a in args]
+        bound = schema.check_types(node, dtypes)
+        operator = node.operator
+        if operator is None:
+            body = graphs.read_function(
+                schema.typed_body(node, dtypes), schema.attribute_defaults(node), node.path
+            )
+            return self.run(body, dict(zip(body.inputs, args, strict=False)))
+        attributes = dict(node.attributes)
+        if operator.counts_outputs:
+            attributes["outputs"] = len(node.outputs)
+        args = [*args]
+        while args and args[-1] is None:
+            args.pop()
+        _require_known(node, operator, args)
+        if node.subgraphs:
+            attributes = {n: self._callable(a, values) for n, a in attributes.items()}
+            return _as_outputs(operator.function(*args, **attributes))
+        if self._foldable(node, operator, args):
+            results = _fold(node, operator, args, attributes, bound)
+            if sum(getattr(r, "nbytes", 0) for r in results) <= self.limit:
+                return results
+        lifted = self._lift_all(node, operator, args, bound)
+        results = _as_outputs(operator.function(*lifted, **attributes))
+        return [_guard(r, lifted) for r in results]
+
+    def _callable(self, attribute: Any, values: Values) -> Any:
+        """A subgraph as a function of its inputs; any other attribute as it is."""
+        if not isinstance(attribute, Graph):
+            return attribute
+        return lambda *args: self.run(attribute, values | dict(zip(attribute.inputs, args)))
+
+    def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
+        """Whether all inputs are known, and in a form that the operator computes with."""
+        known = all(a is None or is_known(a) for a in args) and not schema.is_random(node)
+        return known and (operator.symbolic or not any(map(is_symbolic, args)))
+
+    def _lift_all(
+        self, node: Node, operator: Operator, args: Sequence[Any], bound: Mapping[str, np.dtype]
+    ) -> list[Any]:
+        """Inputs for a traced call: all but the static ones become traced."""
+        lifted = []
+        for position, arg in enumerate(args):
+            if operator.is_static(position):
+                lifted.append(arg)
+                continue
+            dtype = None
+            if is_symbolic(arg):
+                dtype = schema.input_dtype(node, position, bound)
+            lifted.append(self.lift(arg, dtype))
+        return lifted
+
+
+def _as_outputs(result: Any) -> Sequence[Any]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _dtype(value: Any) -> np.dtype | None:
+    return np.dtype(value.dtype) if hasattr(value, "dtype") else None
+
+
+def _require_known(node: Node, operator: Operator, args: Sequence[Any]) -> None:
+    for position, arg in enumerate(args):
+        if operator.is_static(position) and arg is not None and not is_known(arg):
+            formal = schema.signature(node.op_type, node.version, node.domain)
+            parameter = formal.input(position) if formal is not None else None
+            name = parameter.name if parameter else operator.inputs[position]
+            raise StaticValueError(
+                f"{node.label}: the value of its input {name} ({node.inputs[position]!r}) must be "
+                "known while tracing, but it is computed when the program runs. If it depends on a "
+                "symbolic dimension, load the model with constraints=[...] that decide it, or "
+                "trace with fixed sizes; if it depends on a graph input, fix that one with "
+                "load(..., constants={...})"
+            )
+
+
+def _fold(
+    node: Node,
+    operator: Operator,
+    args: Sequence[Any],
+    attributes: Mapping[str, Any],
+    bound: Mapping[str, np.dtype],
+) -> list[Any]:
+    """Evaluate a node on known values; the results are NumPy arrays of the schema's dtypes."""
+    symbolic = any(map(is_symbolic, args))
+    context = contextlib.nullcontext() if symbolic else jax.core.eval_context()
+    with context, np.errstate(all="ignore"):
+        results = _as_outputs(operator.function(*args, **attributes))
+        return [
+            _settle(r, schema.output_dtype(node, k, bound)) if _is_concrete(r) else r
+            for k, r in enumerate(results)
+        ]
+
+
+def _is_concrete(value: Any) -> bool:
+    """Whether a result is an array with a value: a symbolic shape, too, gives a traced one."""
+    return isinstance(value, (np.ndarray, np.generic, bool, int, float, jax.Array)) and not (
+        isinstance(value, jax.core.Tracer)
+    )
+
+
+def _settle(value: Any, dtype: np.dtype | None) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype == object:
+        return tidy(array)
+    return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+
+@contextlib.contextmanager
+def _notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
+    """Tell an error from inside an operator which node it comes from."""
+    try:
+        yield
+    except Exception as error:
+        notes = getattr(error, "__notes__", [])
+        if not (isinstance(error, JaxonnxError) and node.label in str(error)) and not any(
+            note.startswith("while running") for note in notes
+        ):
+            inputs = ", ".join(
+                f"{n!r}: {describe(a)}" for n, a in zip(node.inputs, args, strict=True) if n
+            )
+            error.add_note(f"while running {node.label} with {inputs or 'no inputs'}")
+        raise
+
+
+def describe(value: Any) -> str:
+    """Dtype and shape of a value, and a small known value itself, for messages."""
+    if is_symbolic(value):
+        return f"dimensions {list(as_dims(value))}"
+    if not hasattr(value, "dtype"):
+        return type(value).__name__
+    text = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    small = is_known(value) and value.size <= 8  # noqa: PLR2004 - what fits in a line
+    return f"{text} = {value.tolist()}" if small else text
+
+
+@jax.custom_jvp
+def _double(x: jax.Array) -> jax.Array:
+    return x
+
+
+def _double_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    if type(dx).__name__ == "SymbolicZero":
+        return x, dx
+    if not jax.config.jax_enable_x64:
+        raise PrecisionError(
+            "the model computes in double precision on a differentiated path, and JAX would "
+            "narrow its derivative; put `with jax.enable_x64(True):` around the outermost call"
+        )
+    return _double(x), dx
+
+
+_double.defjvp(_double_jvp, symbolic_zeros=True)
+
+
+def guard_double(value: Any) -> Any:
+    """``value``; if it is traced and double, its derivative is refused while x64 is off."""
+    traced = isinstance(value, jax.Array) and value.dtype == jnp.float64
+    return _double(value) if traced else value
+
+
+def _guard(result: Any, args: Sequence[Any]) -> Any:
+    """Guard a double that comes from no other double: the others are guarded through it."""
+    if getattr(result, "dtype", None) != np.float64:
+        return result
+    doubles = any(isinstance(a, jax.Array) and a.dtype == np.float64 for a in args)
+    return result if doubles else guard_double(result)

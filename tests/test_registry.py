@@ -1,0 +1,96 @@
+"""The table of operators against ``onnx.defs``."""
+
+import inspect
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+import jaxonnx
+from jaxonnx import registry
+from jaxonnx.graph import LEGACY_ATTRIBUTES
+from jaxonnx.schema import attribute_value
+
+OPERATORS = registry.registered()
+NATIVE = [o for o in OPERATORS if registry.has_schema(o.op_type, o.domain)]
+TITLES = [f"{o.domain}{o.op_type}-{o.versions[0]}" for o in NATIVE]
+
+
+def _schemas(operator):
+    return [onnx.defs.get_schema(operator.op_type, v, operator.domain) for v in operator.versions]
+
+
+@pytest.mark.parametrize("operator", NATIVE, ids=TITLES)
+def test_versions_exist(operator):
+    assert [s.since_version for s in _schemas(operator)] == list(operator.versions)
+    assert not any(s.deprecated for s in _schemas(operator))
+
+
+@pytest.mark.parametrize("operator", NATIVE, ids=TITLES)
+def test_attributes_and_defaults_are_the_schemas(operator):
+    keywords = {
+        n: p
+        for n, p in operator.parameters.items()
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and n != "outputs"
+    }
+    schemas = _schemas(operator)
+    stated = {n for s in schemas for n in s.attributes} - LEGACY_ATTRIBUTES
+    assert set(keywords) == stated
+    newest = schemas[-1].attributes
+    for name, parameter in keywords.items():
+        schema = next(s.attributes for s in reversed(schemas) if name in s.attributes)
+        if schema[name].required:
+            assert parameter.default is inspect.Parameter.empty, name
+        elif name in newest:
+            default = attribute_value(newest[name])
+            assert parameter.default == default or np.isclose(parameter.default, default), name
+
+
+@pytest.mark.parametrize("operator", NATIVE, ids=TITLES)
+def test_inputs_are_the_schemas(operator):
+    newest = _schemas(operator)[-1]
+    names = [re.sub(r"\W", "_", i.name).lower() for i in newest.inputs]
+    own = [n.lower().strip("_") for n in operator.inputs]
+    assert own[: len(names)] == names[: len(own)]
+    assert len(own) == len(names)
+
+
+@pytest.mark.parametrize("operator", NATIVE, ids=TITLES)
+def test_docstring(operator):
+    assert inspect.getdoc(operator.function)
+
+
+def test_every_operator_has_its_newest_function_in_ops():
+    for operator in OPERATORS:
+        if operator.domain == "" and max(operator.versions) == max(
+            registry.versions_of(operator.op_type)
+        ):
+            name = registry.snake_case(operator.op_type)
+            assert getattr(jaxonnx.ops, name) is operator.function
+
+
+def test_registering_twice_raises():
+    with pytest.raises(ValueError, match="Relu-14 of domain '' is registered already"):
+        registry.register("Relu", 14)(lambda x, /: x)
+
+
+def test_unknown_static_input_raises():
+    with pytest.raises(ValueError, match="static inputs"):
+        registry.register("Own", 1, domain="test", static=["shape"])(lambda x, /: x)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "name"),
+    [
+        ("LeakyRelu", "leaky_relu"),
+        ("PRelu", "prelu"),
+        ("MatMul", "matmul"),
+        ("GatherND", "gather_nd"),
+        ("RMSNormalization", "rms_normalization"),
+        ("STFT", "stft"),
+        ("ReduceL2", "reduce_l2"),
+    ],
+)
+def test_snake_case(op_type, name):
+    assert registry.snake_case(op_type) == name
