@@ -1,3 +1,16 @@
 """Every ONNX operator as a pure JAX function under its snake_case name."""
 
 from jaxonnx.ops.activation import *
+from jaxonnx.ops.attention import *
+from jaxonnx.ops.comparison import *
+from jaxonnx.ops.convolution import *
+from jaxonnx.ops.elementwise import *
+from jaxonnx.ops.image import *
+from jaxonnx.ops.indexing import *
+from jaxonnx.ops.matmul import *
+from jaxonnx.ops.movement import *
+from jaxonnx.ops.normalization import *
+from jaxonnx.ops.pooling import *
+from jaxonnx.ops.recurrent import *
+from jaxonnx.ops.reduction import *
+from jaxonnx.ops.signal import *

@@ -1,0 +1,3 @@
+"""Attention and rotary embeddings."""
+
+__all__ = []

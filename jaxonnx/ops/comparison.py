@@ -1,0 +1,3 @@
+"""Comparisons, logic and selection."""
+
+__all__ = []

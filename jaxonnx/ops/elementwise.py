@@ -1,0 +1,3 @@
+"""Element-wise arithmetic."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Operators on images: resizing and sampling."""
+
+__all__ = []

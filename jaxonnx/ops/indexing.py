@@ -1,0 +1,3 @@
+"""Gathering, scattering and sorting."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Matrix products."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Normalizations."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Reductions, arg-reductions and cumulative sums."""
+
+__all__ = []

@@ -1,0 +1,3 @@
+"""Signal processing."""
+
+__all__ = []
