@@ -2,23 +2,25 @@
 
 import collections
 import dataclasses
-import graphlib
 import pathlib
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
 from jaxonnx import registry, schema
+from jaxonnx.attributes import constant, function_bindings, read_attribute, resolved
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
+from jaxonnx.order import in_order, made_names, refuse_duplicates, stored_names
 from jaxonnx.plan import Graph, Node, Spec
+from jaxonnx.schema import LEGACY_ATTRIBUTES
 from jaxonnx.tensors import decode, decode_sparse, dtype_of
 
-LEGACY_ATTRIBUTES = frozenset({"consumed_inputs"})
-"""Attributes of opset 1 that told the runtime of Caffe2 about memory; they compute nothing."""
+_OPSETS_ARE_STATED = 3
+"""Before this IR version a model stated no opset, and had opset 1."""
 
-Scope = MutableMapping[str, str]
+FunctionKey = tuple[str, str, str]
 
 
 def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
@@ -32,11 +34,17 @@ def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
         InvalidModelError: if the model breaks the specification.
         UnsupportedOpError: if operators are missing here; it lists all of them.
     """
-    reader = _Reader(folder, {(f.domain, f.name, f.overload): f for f in model.functions})
-    graph = reader.main(model.graph, opsets_of(model))
-    if reader.unsupported:
-        lines = "\n".join(f"  {line}" for line in reader.unsupported)
-        raise UnsupportedOpError(f"the model uses operators that jaxonnx does not have:\n{lines}")
+    if model.ir_version > onnx.IR_VERSION:
+        raise InvalidModelError(
+            f"the model has IR version {model.ir_version}, but the installed onnx knows IR "
+            f"versions up to {onnx.IR_VERSION}; upgrade onnx"
+        )
+    reader = _Reader(folder, {_key(f, f.name): f for f in model.functions})
+    made = made_names(model.graph.node)
+    reader.taken.update(made)  # values of the main graph keep their names
+    frame = _Frame({}, opsets_of(model), targets={n: n for n in made})
+    graph = reader.graph(model.graph, frame)
+    reader.refuse_unsupported()
     return graph
 
 
@@ -45,17 +53,21 @@ def read_function(
 ) -> Graph:
     """The body of a schema function as a graph whose inputs and outputs are the function's."""
     reader = _Reader(None, {})
-    scope = {name: reader.fresh(name) for name in function.input}
-    outputs, nodes, constants = reader.body(function, scope, attributes, path)
-    if reader.unsupported:
-        raise UnsupportedOpError("\n".join(reader.unsupported))
-    return Graph(tuple(scope.values()), outputs, tuple(nodes), {}, constants)
+    inputs = tuple(reader.fresh(n) for n in function.input)
+    scope = dict(zip(function.input, inputs, strict=True))
+    frame = _Frame(
+        scope, _opsets(function), bindings=function_bindings(function, attributes), path=path
+    )
+    nodes = reader.nodes(function.node, frame)
+    reader.refuse_unsupported()
+    outputs = tuple(frame.resolve(n, "an output of") for n in function.output)
+    return Graph(inputs, outputs, tuple(nodes), {}, frame.constants)
 
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
     """The opset imports of a model; those before IR version 3 have opset 1."""
-    found = {registry.normalize_domain(o.domain): o.version for o in model.opset_import}
-    return found or {"": 1}
+    found = _opsets(model)
+    return found if found or model.ir_version >= _OPSETS_ARE_STATED else {"": 1}
 
 
 def spec_of(info: onnx.ValueInfoProto) -> Spec:
@@ -72,14 +84,50 @@ def spec_of(info: onnx.ValueInfoProto) -> Spec:
     return Spec(info.name, dtype_of(tensor.elem_type), shape)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Frame:
+    """Where nodes are read: what their names, domains and attribute references mean there.
+
+    Attributes:
+        scope: the names that are visible, each with the unique one of its value.
+        opsets: the opset imports, domain to version.
+        targets: the unique names that outputs of these names must get; others get fresh ones.
+        bindings: the attributes of the enclosing function; None for one without a value.
+        path: names of the enclosing functions and subgraphs.
+        calls: the functions that are being inlined.
+        constants: receives the values of ``Constant`` nodes.
+    """
+
+    scope: MutableMapping[str, str]
+    opsets: Mapping[str, int]
+    targets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    bindings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    path: tuple[str, ...] = ()
+    calls: tuple[FunctionKey, ...] = ()
+    constants: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """How messages name the graph or function."""
+        return " / ".join(self.path) or "the main graph"
+
+    def resolve(self, name: str, role: str) -> str:
+        """The unique name of a visible value; ``""`` stays what it is."""
+        if name and name not in self.scope:
+            raise InvalidModelError(
+                f"{name!r}, {role} {self.title}, is produced by no node, input or initializer"
+            )
+        return self.scope[name] if name else ""
+
+
 @dataclasses.dataclass
 class _Reader:
     """The state of one reading: unique names, functions and what is not supported."""
 
     folder: pathlib.Path | None
-    functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
+    functions: Mapping[FunctionKey, onnx.FunctionProto]
     taken: set[str] = dataclasses.field(default_factory=set)
-    unsupported: list[str] = dataclasses.field(default_factory=list)
+    unsupported: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
         """A name that no other value of the model has: ``name`` itself where it is free."""
@@ -90,40 +138,24 @@ class _Reader:
         self.taken.add(unique)
         return unique
 
-    def main(self, graph: onnx.GraphProto, opsets: Mapping[str, int]) -> Graph:
-        """The main graph, whose values keep their names."""
-        given = [i.name for i in graph.input]
-        stored = [t.name for t in graph.initializer]
-        stored += [t.values.name for t in graph.sparse_initializer]
-        made = [name for node in graph.node for name in node.output if name]
-        _refuse_duplicates([*given, *(n for n in stored if n not in given), *made])
-        self.taken.update(made)
-        scope: Scope = {name: name for name in made}
-        return self.graph(graph, scope, opsets, {}, ())
-
-    def graph(
-        self,
-        graph: onnx.GraphProto,
-        scope: Scope,
-        opsets: Mapping[str, int],
-        bindings: Mapping[str, Any],
-        path: tuple[str, ...],
-    ) -> Graph:
-        """A main graph or subgraph; ``scope`` maps the names visible inside to unique ones."""
-        inputs = tuple(self.declare(i.name, scope) for i in graph.input)
-        given = {i.name for i in graph.input}
-        initializers, constants = {}, {}
-        for name, array in self.initializers(graph):
-            unique = scope[name] if name in given else self.declare(name, scope)
-            initializers[unique] = array
-        nodes = self.nodes(graph.node, scope, opsets, bindings, path, constants)
-        outputs = tuple(_resolve(o.name, scope, f"output of {_where(path)}") for o in graph.output)
-        return Graph(inputs, outputs, tuple(nodes), initializers, constants)
-
-    def declare(self, name: str, scope: Scope) -> str:
-        """Make ``name`` visible in ``scope`` as a new value."""
-        scope[name] = self.fresh(name)
-        return scope[name]
+    def graph(self, proto: onnx.GraphProto, frame: _Frame) -> Graph:
+        """A main graph or subgraph."""
+        names, scope, stored = [i.name for i in proto.input], frame.scope, stored_names(proto)
+        refuse_duplicates(names, stored, proto.node, frame.title)
+        scope.update({n: self.fresh(n) for n in names})
+        initializers = {}
+        for name, array in self.initializers(proto):
+            if name not in names:
+                scope[name] = self.fresh(name)
+            initializers[scope[name]] = array
+        nodes = tuple(self.nodes(proto.node, frame))
+        if any(not o.name for o in proto.output):
+            raise InvalidModelError(f"an output of {frame.title} has no name")
+        outputs = tuple(frame.resolve(o.name, "an output of") for o in proto.output)
+        if frame.path:  # IR version 3 lists a subgraph's initializers as inputs that nothing feeds
+            names = [n for n in names if n not in stored]
+        inputs = tuple(scope[n] for n in names)
+        return Graph(inputs, outputs, nodes, initializers, frame.constants)
 
     def initializers(self, graph: onnx.GraphProto) -> Iterable[tuple[str, np.ndarray]]:
         """Dense and sparse initializers by name."""
@@ -132,246 +164,180 @@ class _Reader:
         for sparse in graph.sparse_initializer:
             yield sparse.values.name, decode_sparse(sparse, self.folder)
 
-    def nodes(
-        self,
-        protos: Iterable[onnx.NodeProto],
-        scope: Scope,
-        opsets: Mapping[str, int],
-        bindings: Mapping[str, Any],
-        path: tuple[str, ...],
-        constants: dict[str, np.ndarray],
-    ) -> list[Node]:
-        """Nodes in an order that can be run; ``Constant`` nodes go to ``constants``."""
-        nodes = []
-        for proto in _in_order(list(protos), path):
-            if proto.op_type == "Constant" and registry.normalize_domain(proto.domain) == "":
-                value = _constant(self.attributes(proto, scope, opsets, bindings, path), proto.name)
-                constants[self.output(proto.output[0], scope, path)] = value
-                continue
-            inputs = tuple(
-                _resolve(n, scope, f"input of node {proto.name!r} ({proto.op_type})")
-                for n in proto.input
-            )
-            attributes = self.attributes(proto, scope, opsets, bindings, path)
-            outputs = tuple(self.output(n, scope, path) for n in proto.output)
-            nodes += self.node(proto, inputs, outputs, attributes, opsets, path, constants)
-        return nodes
+    def nodes(self, protos: Sequence[onnx.NodeProto], frame: _Frame) -> list[Node]:
+        """The nodes of a graph or function body in an order that can be run."""
+        return [n for p in in_order(protos, frame.title) for n in self.node(p, frame)]
 
-    def output(self, name: str, scope: Scope, path: tuple[str, ...]) -> str:
-        """The unique name of a node output; main-graph names were declared beforehand."""
-        if not name:
-            return ""
-        return scope[name] if not path and name in scope else self.declare(name, scope)
+    def node(self, proto: onnx.NodeProto, frame: _Frame) -> list[Node]:
+        """One node: itself if it is an operator, else the nodes of its body.
 
-    def node(
-        self,
-        proto: onnx.NodeProto,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        attributes: Mapping[str, Any],
-        opsets: Mapping[str, int],
-        path: tuple[str, ...],
-        constants: dict[str, np.ndarray],
-    ) -> list[Node]:
-        """One node: itself if it is a registered operator, else the nodes of its body."""
+        ``Constant`` nodes give no node but a value.
+        """
+        role = f"an input of node {proto.name!r} ({proto.op_type}) in"
+        inputs = _without_trailing([frame.resolve(n, role) for n in proto.input])
+        key = _key(proto, proto.op_type)
+        if key in self.functions:
+            attributes = self.attributes(proto, frame)
+            return self.call(self.functions[key], proto, inputs, attributes, frame)
+        node, fault = self.operator(proto, inputs, frame)
+        if fault is None and (body := schema.function_body(node)) is not None:
+            attributes = schema.attribute_defaults(node) | dict(node.attributes)
+            return self.call(body, proto, inputs, attributes, frame)
+        outputs = _without_trailing([self.name(n, frame) for n in proto.output])
+        node = dataclasses.replace(node, outputs=outputs)
+        if fault is not None:
+            self.unsupported.setdefault(f"{node.title}: {fault}", []).append(node.place)
+            return []
+        if schema.is_constant(node):
+            frame.constants |= dict.fromkeys(outputs, constant(node.attributes, node.label))
+            return []
+        return [node]
+
+    def operator(
+        self, proto: onnx.NodeProto, inputs: tuple[str, ...], frame: _Frame
+    ) -> tuple[Node, str | None]:
+        """A node checked against its schema, with its outputs as in the file; why it cannot run."""
         domain = registry.normalize_domain(proto.domain)
-        local = self.functions.get((proto.domain, proto.op_type, proto.overload))
-        if local is not None:
-            values = _function_defaults(local) | dict(attributes)
-            return self.inline(local, inputs, outputs, values, (*path, proto.name), constants)
-        if domain not in opsets:
-            known = ", ".join(repr(d) for d in opsets)
+        if domain not in frame.opsets:
+            known = ", ".join(repr(d) for d in frame.opsets) or "none"
             raise InvalidModelError(
-                f"node {proto.name!r} ({proto.op_type}) is of domain {domain!r}, which the model "
-                f"does not import (it imports {known})"
+                f"node {proto.name!r} ({proto.op_type}) in {frame.title} is of domain {domain!r}, "
+                f"which is not imported; the imports are {known}"
             )
-        version = registry.version_in_force(proto.op_type, opsets[domain], domain)
-        fault = schema.support_fault(proto.op_type, domain, opsets[domain], version)
+        opset = frame.opsets[domain]
+        version = registry.version_in_force(proto.op_type, opset, domain)
         node = Node(
-            proto.op_type, domain, version or 0, proto.name, inputs, outputs, attributes, path
+            proto.op_type,
+            domain,
+            version or 0,
+            proto.name,
+            inputs,
+            tuple(proto.output),
+            self.attributes(proto, frame),
+            frame.path,
         )
+        fault = schema.support_fault(node.op_type, domain, opset, version)
         if fault is None:
             schema.check_node(node)
-            if node.operator is not None:
-                return [node]
-            body = schema.function_body(node)
-            if body is not None:
-                values = schema.attribute_defaults(node) | dict(attributes)
-                where = (*path, proto.name or proto.op_type)
-                return self.inline(body, inputs, outputs, values, where, constants)
-            if schema.has_typed_body(node):
-                return [dataclasses.replace(node, proto=_plain(proto, attributes))]
             fault = schema.missing(node)
-        self.unsupported.append(f"{node.label}: {fault}")
-        return []
+        if fault is None and schema.has_typed_body(node):
+            node = dataclasses.replace(node, proto=resolved(proto, node.attributes))
+        return node, fault
 
-    def inline(
+    def name(self, name: str, frame: _Frame) -> str:
+        """The unique name of a node output, visible from here on."""
+        if name:
+            frame.scope[name] = frame.targets.get(name) or self.fresh(name)
+        return frame.scope[name] if name else ""
+
+    def call(
         self,
         function: onnx.FunctionProto,
+        proto: onnx.NodeProto,
         inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
         attributes: Mapping[str, Any],
-        path: tuple[str, ...],
-        constants: dict[str, np.ndarray],
+        frame: _Frame,
     ) -> list[Node]:
-        """The nodes of a function called with these inputs, giving these outputs."""
-        if len(path) > 64:  # noqa: PLR2004 - deeper than any exporter nests
-            raise InvalidModelError(f"function {function.name!r} calls itself: {' / '.join(path)}")
+        """The nodes of a function's body for a call, whose outputs get the caller's names."""
+        _check_call(function, proto, inputs, attributes, frame)
         padded = (*inputs, *[""] * (len(function.input) - len(inputs)))
-        scope = dict(zip(function.input, padded, strict=False))
-        made, nodes, inner = self.body(function, scope, attributes, path)
-        constants |= inner
-        renamed = dict(zip(made, outputs, strict=False))
-        nodes = [
-            dataclasses.replace(
-                n,
-                inputs=tuple(renamed.get(i) or i for i in n.inputs),
-                outputs=tuple(renamed.get(o) or o for o in n.outputs),
-            )
-            for n in nodes
-        ]
-        produced = {o for n in nodes for o in n.outputs}
-        for source, target in zip(made, outputs, strict=False):
-            if target and target not in produced:  # an input or a constant handed straight out
-                nodes.append(_identity(source, target, path))
+        pairs = zip(function.output, proto.output, strict=False)
+        wanted = [(ours, theirs) for ours, theirs in pairs if theirs]
+        targets: dict[str, str] = {}
+        for ours, theirs in wanted:
+            if ours not in targets:
+                targets[ours] = self.name(theirs, frame)
+        inner = _Frame(
+            dict(zip(function.input, padded, strict=True)),
+            _opsets(function),
+            targets,
+            function_bindings(function, attributes),
+            (*frame.path, proto.name or function.name),
+            (*frame.calls, _key(function, function.name)),
+            frame.constants,
+        )
+        refuse_duplicates(function.input, (), function.node, inner.title)
+        nodes = self.nodes(function.node, inner)
+        for ours, theirs in wanted:  # an input may be handed straight out, or an output twice
+            frame.scope[theirs] = inner.resolve(ours, "an output of")
         return nodes
 
-    def body(
-        self,
-        function: onnx.FunctionProto,
-        scope: Scope,
-        attributes: Mapping[str, Any],
-        path: tuple[str, ...],
-    ) -> tuple[tuple[str, ...], list[Node], dict[str, np.ndarray]]:
-        """Outputs, nodes and constants of a function body under its own opset imports."""
-        opsets = {registry.normalize_domain(o.domain): o.version for o in function.opset_import}
-        constants: dict[str, np.ndarray] = {}
-        where = path or (function.name,)
-        nodes = self.nodes(function.node, scope, opsets, attributes, where, constants)
-        outputs = tuple(
-            _resolve(n, scope, f"output of function {function.name!r}") for n in function.output
-        )
-        return outputs, nodes, constants
-
-    def attributes(
-        self,
-        proto: onnx.NodeProto,
-        scope: Scope,
-        opsets: Mapping[str, int],
-        bindings: Mapping[str, Any],
-        path: tuple[str, ...],
-    ) -> dict[str, Any]:
+    def attributes(self, proto: onnx.NodeProto, frame: _Frame) -> dict[str, Any]:
         """Attribute values of a node; references are replaced by the function call's values."""
         values: dict[str, Any] = {}
         for attribute in proto.attribute:
-            if attribute.name in LEGACY_ATTRIBUTES:
+            name, where = attribute.name, f"node {proto.name!r} ({proto.op_type}) in {frame.title}"
+            if name in values:
+                raise InvalidModelError(f"{where} has the attribute {name!r} twice")
+            if name in LEGACY_ATTRIBUTES:
                 continue
             if attribute.ref_attr_name:
-                if attribute.ref_attr_name in bindings:
-                    values[attribute.name] = bindings[attribute.ref_attr_name]
-                continue
-            kind = attribute.type
-            if kind == onnx.AttributeProto.GRAPH:
-                where = (*path, f"{proto.name or proto.op_type}.{attribute.name}")
-                inner = collections.ChainMap({}, scope)
-                values[attribute.name] = self.graph(attribute.g, inner, opsets, bindings, where)
-            elif kind == onnx.AttributeProto.TENSOR:
-                values[attribute.name] = decode(attribute.t, self.folder)
-            elif kind == onnx.AttributeProto.SPARSE_TENSOR:
-                values[attribute.name] = decode_sparse(attribute.sparse_tensor, self.folder)
+                if attribute.ref_attr_name not in frame.bindings:
+                    raise InvalidModelError(
+                        f"{where}: attribute {name!r} refers to {attribute.ref_attr_name!r}, which "
+                        "is no attribute of an enclosing function"
+                    )
+                if frame.bindings[attribute.ref_attr_name] is not None:
+                    values[name] = frame.bindings[attribute.ref_attr_name]
+            elif attribute.type == onnx.AttributeProto.GRAPH:
+                path = (*frame.path, f"{proto.name or proto.op_type}.{name}")
+                scope = collections.ChainMap({}, frame.scope)
+                inner = dataclasses.replace(frame, scope=scope, targets={}, path=path, constants={})
+                values[name] = self.graph(attribute.g, inner)
             else:
-                values[attribute.name] = _scalar(attribute)
+                values[name] = read_attribute(attribute, self.folder)
         return values
 
-
-def _scalar(attribute: onnx.AttributeProto) -> Any:
-    """The value of an attribute that is no tensor or graph: strings decoded, lists as tuples."""
-    value = onnx.helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode(errors="surrogateescape")
-    if isinstance(value, (list, tuple)) or hasattr(value, "__iter__"):
-        return tuple(
-            v.decode(errors="surrogateescape") if isinstance(v, bytes) else v for v in value
-        )
-    return value
-
-
-def _function_defaults(function: onnx.FunctionProto) -> dict[str, Any]:
-    return {
-        a.name: decode(a.t, None) if a.type == onnx.AttributeProto.TENSOR else _scalar(a)
-        for a in function.attribute_proto
-    }
+    def refuse_unsupported(self) -> None:
+        """Raise one error for everything that is not supported."""
+        if not self.unsupported:
+            return
+        lines = [
+            f"  {fault} (node {', '.join(places[:5])}"
+            f"{f' and {len(places) - 5} more' if len(places) > 5 else ''})"  # noqa: PLR2004
+            for fault, places in self.unsupported.items()
+        ]
+        listed = "\n".join(lines)
+        raise UnsupportedOpError(f"the model uses operators that jaxonnx does not have:\n{listed}")
 
 
-def _constant(attributes: Mapping[str, Any], name: str) -> np.ndarray:
-    """The value of a ``Constant`` node, in any of its attribute forms."""
-    if len(attributes) != 1:
+def _key(proto: onnx.NodeProto | onnx.FunctionProto, name: str) -> FunctionKey:
+    return registry.normalize_domain(proto.domain), name, proto.overload
+
+
+def _opsets(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
+    return {registry.normalize_domain(o.domain): o.version for o in proto.opset_import}
+
+
+def _without_trailing(names: Sequence[str]) -> tuple[str, ...]:
+    """Names up to the last value that is there."""
+    present = [k for k, name in enumerate(names) if name]
+    return tuple(names[: present[-1] + 1 if present else 0])
+
+
+def _check_call(
+    function: onnx.FunctionProto,
+    proto: onnx.NodeProto,
+    inputs: Sequence[str],
+    attributes: Mapping[str, Any],
+    frame: _Frame,
+) -> None:
+    """Refuse a call that gives or wants more than the function has, or that recurs."""
+    where, name = f"node {proto.name!r} in {frame.title}", function.name
+    if _key(function, name) in frame.calls:
+        raise InvalidModelError(f"{where}: function {name!r} calls itself")
+    for role, found, formal in (
+        ("inputs", inputs, function.input),
+        ("outputs", _without_trailing(proto.output), function.output),
+    ):
+        if len(found) > len(formal):
+            raise InvalidModelError(
+                f"{where}: {len(found)} {role}, but function {name!r} has {len(formal)}"
+            )
+    known = [*function.attribute, *(a.name for a in function.attribute_proto)]
+    unknown = [n for n in attributes if n not in known]
+    if unknown:
+        names = ", ".join(known) or "none"
         raise InvalidModelError(
-            f"Constant node {name!r} has attributes {sorted(attributes)}; exactly one is allowed"
+            f"{where}: unknown attribute {unknown[0]!r}; function {name!r} has {names}"
         )
-    ((form, value),) = attributes.items()
-    dtypes = {"value_int": np.int64, "value_ints": np.int64}
-    dtypes |= {"value_float": np.float32, "value_floats": np.float32}
-    if form in ("value_string", "value_strings"):
-        return np.array(value, np.dtypes.StringDType())
-    return np.asarray(value, dtypes.get(form))
-
-
-def _identity(source: str, target: str, path: tuple[str, ...]) -> Node:
-    return Node("Identity", "", 1, "", (source,), (target,), {}, path)
-
-
-def _plain(proto: onnx.NodeProto, attributes: Mapping[str, Any]) -> bytes:
-    """A node whose attribute references are resolved, serialised."""
-    plain = onnx.NodeProto()
-    plain.CopyFrom(proto)
-    resolved = [
-        onnx.helper.make_attribute(a.name, attributes[a.name]) if a.ref_attr_name else a
-        for a in proto.attribute
-        if not a.ref_attr_name or a.name in attributes
-    ]
-    del plain.attribute[:]
-    plain.attribute.extend(resolved)
-    return plain.SerializeToString()
-
-
-def _where(path: tuple[str, ...]) -> str:
-    return " / ".join(path) or "the main graph"
-
-
-def _resolve(name: str, scope: Mapping[str, str], role: str) -> str:
-    if not name:
-        return ""
-    if name not in scope:
-        raise InvalidModelError(f"{name!r}, {role}, is produced by no node, input or initializer")
-    return scope[name]
-
-
-def _refuse_duplicates(names: Iterable[str]) -> None:
-    twice = [n for n, count in collections.Counter(names).items() if count > 1]
-    if twice:
-        raise InvalidModelError(f"the main graph gives the value {twice[0]!r} more than once")
-
-
-def _uses(proto: onnx.NodeProto) -> set[str]:
-    """Names that a node reads, those captured by its subgraphs included."""
-    names = {n for n in proto.input if n}
-    for attribute in proto.attribute:
-        for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else ():
-            names |= {n for node in graph.node for n in _uses(node)}
-            names |= {o.name for o in graph.output}
-    return names
-
-
-def _in_order(protos: list[onnx.NodeProto], path: tuple[str, ...]) -> list[onnx.NodeProto]:
-    """Nodes sorted by what they read; the file's order where it is legal already."""
-    producer = {name: k for k, node in enumerate(protos) for name in node.output if name}
-    needs = [{producer[n] for n in _uses(node) if n in producer} for node in protos]
-    if all(max(before, default=-1) < k for k, before in enumerate(needs)):
-        return protos
-    try:
-        order = graphlib.TopologicalSorter(dict(enumerate(needs))).static_order()
-        return [protos[k] for k in order]
-    except graphlib.CycleError as error:
-        cycle = " -> ".join(repr(protos[k].output[0]) for k in error.args[1])
-        raise InvalidModelError(f"the nodes of {_where(path)} form a cycle: {cycle}") from None

@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.errors import InputError
 from jaxonnx.plan import Spec
 
-_WEAK = (int, float, complex, list, tuple)  # Python numbers have no width; bool is an int
+_PYTHON = (bool, int, float, complex, list, tuple)
 
 
 def bind(
@@ -59,43 +60,54 @@ def _signature(specs: Sequence[Spec], defaults: Collection[str]) -> str:
 
 def _conform(value: Any, spec: Spec) -> Any:
     """``value`` as an array of the declared dtype, if that changes neither kind nor precision."""
-    if spec.dtype is not None and not isinstance(value, (np.ndarray, jax.Array)):
-        value = _to_numpy(value, spec)
-    if spec.dtype is None or not hasattr(value, "dtype"):
+    if spec.dtype is None:
         return value
+    if not isinstance(value, (np.ndarray, jax.Array)):
+        value = _to_numpy(value, spec)
+    found = f"{value.dtype}[{_sizes(value.shape)}]"
     if value.dtype != spec.dtype:
         if not _widens(value.dtype, spec.dtype):
             raise InputError(
-                f"input {spec.name!r}: {value.dtype}[{_sizes(value.shape)}], expected {spec}; "
-                f"convert it, for example with x.astype({spec.dtype.name!r})"
+                f"input {spec.name!r}: {found}, expected {spec}; convert it, for example with "
+                f"x.astype({spec.dtype.name!r})"
             )
-        value = value.astype(spec.dtype)
+        with jax.enable_x64(True):
+            value = value.astype(spec.dtype)
     if spec.shape is not None and not _fits(value.shape, spec.shape):
-        raise InputError(
-            f"input {spec.name!r}: shape [{_sizes(value.shape)}], expected {spec}"
-        )
+        raise InputError(f"input {spec.name!r}: {found}, expected {spec}")
     return value
 
 
 def _to_numpy(value: Any, spec: Spec) -> np.ndarray:
-    weak = isinstance(value, _WEAK)
+    """An array of something else; Python numbers have no width and take the declared dtype."""
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"input {spec.name!r} is no array ({error}), expected {spec}") from error
-    text = array.dtype.kind in "OUS" and spec.dtype is not None and spec.dtype.kind == "T"
-    if text:
-        return array.astype(spec.dtype)
-    if weak and spec.dtype is not None and array.dtype.kind in "iuf":
-        wanted = spec.dtype.kind if spec.dtype.kind in "iufcb" else "f"
-        narrower = {"i": "i", "u": "i", "f": "if", "c": "ifc", "b": ""}[wanted]
-        if array.dtype.kind in narrower:
-            return array.astype(spec.dtype)
+        if isinstance(value, _PYTHON) and not isinstance(value, np.generic):
+            return _from_python(array, spec.dtype)
+    except (TypeError, ValueError, OverflowError, FloatingPointError) as error:
+        raise InputError(f"input {spec.name!r}: {error}; expected {spec}") from error
     return array
 
 
+def _from_python(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Python numbers in ``dtype``, if it is of their kind or a wider one and holds them."""
+    order = (np.bool_, np.integer, np.inexact, np.complexfloating)
+    rank = lambda d: max((k for k, t in enumerate(order) if jnp.issubdtype(d, t)), default=-1)  # noqa: E731
+    if array.dtype.kind not in "biufc" or dtype.kind == "T":
+        return array
+    if array.size and (rank(array.dtype) > rank(dtype) or min(rank(array.dtype), rank(dtype)) == 0):
+        return array
+    with np.errstate(over="raise", invalid="raise"):
+        cast = array.astype(dtype)
+    if jnp.issubdtype(dtype, np.integer) and not np.array_equal(cast.astype(array.dtype), array):
+        raise OverflowError(f"{array.tolist()} is out of the range of {dtype.name}")
+    return cast
+
+
 def _widens(given: np.dtype, declared: np.dtype) -> bool:
-    """Whether ``given`` is a narrower integer of the same signedness as ``declared``."""
+    """Whether ``given`` is text, or a narrower integer of the signedness of ``declared``."""
+    if declared.kind == "T":
+        return given.kind in "OUST"
     same = given.kind == declared.kind and given.kind in "iu"
     return same and given.itemsize < declared.itemsize
 

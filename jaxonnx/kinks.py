@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxonnx.known import x64_enabled, xp
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -18,8 +20,8 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
     Args:
         rule: takes the tangents of all inputs, then the inputs, then every attribute as a
             keyword, and returns the tangent of the (single) output. It must be linear in the
-            tangents: select with ``where``, never multiply by a mask. The tangent of an integer
-            or boolean input is None.
+            tangents: select with ``where``, never multiply by a mask. The tangent of an
+            integer, boolean or absent input is None.
 
     Returns:
         A decorator that keeps the operator's signature.
@@ -33,8 +35,10 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
             bound = signature.bind(*inputs, **attributes)
             bound.apply_defaults()
             call = functools.partial(function, **bound.kwargs)
-            differentiable = jax.custom_jvp(lambda *xs: call(*xs))
-            x64 = jax.config.jax_enable_x64  # derivatives are taken after the scope has closed
+            if xp(*bound.args) is np:  # known values, dimension expressions among them
+                return call(*bound.args)
+            differentiable = jax.custom_jvp(call)
+            x64 = x64_enabled()  # derivatives are taken after the scope has closed
 
             @differentiable.defjvp
             def jvp(primals: Any, tangents: Any) -> Any:
@@ -53,4 +57,5 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
 
 
 def _readable(tangent: Any) -> Any:
-    return None if tangent.dtype == jax.dtypes.float0 else tangent
+    absent = tangent is None or tangent.dtype == jax.dtypes.float0
+    return None if absent else tangent

@@ -11,10 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 from jax.errors import InconclusiveDimensionOperation
 
 LITERAL_BYTES = 64 * 1024
 """Known arrays above this size are arguments of a compiled program, never literals in it."""
+
+
+def x64_enabled() -> bool:
+    """Whether JAX keeps 64-bit types at this point."""
+    return jnp.result_type(float) == np.float64
 
 
 def xp(*values: Any) -> Any:
@@ -49,7 +55,8 @@ def dimensions(shape: Iterable[Any]) -> np.ndarray:
 
 def as_dims(values: Any) -> tuple[Any, ...]:
     """The elements of a known integer array as Python integers or dimension expressions."""
-    return tuple(int(v) if _is_int(v) else v for v in np.asarray(values).ravel())
+    flat = np.asarray(values).ravel()
+    return tuple(v if flat.dtype == object and not _is_int(v) else int(v) for v in flat)
 
 
 def tidy(value: np.ndarray) -> np.ndarray:
@@ -63,8 +70,8 @@ def lift(value: np.ndarray, dtype: Any = None) -> jax.Array:
     """A known value, symbolic or not, as a traced one."""
     if not is_symbolic(value):
         return jnp.asarray(value, dtype)
-    dtype = np.dtype(dtype or np.int64)
-    items = [jnp.asarray(d, np.int64).astype(dtype) for d in value.flat]
+    dtype = jax.dtypes.canonicalize_dtype(dtype or np.int64)
+    items = [jnp.asarray(d).astype(dtype) for d in value.flat]
     return jnp.stack(items).reshape(value.shape)
 
 
@@ -96,12 +103,12 @@ def broadcast_dims(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
 
 def minimum(a: Any, b: Any) -> Any:
     """``numpy.minimum``, also of dimensions."""
-    return _apply("minimum", jax.core.min_dim, a, b)
+    return _apply("minimum", core.min_dim, a, b)
 
 
 def maximum(a: Any, b: Any) -> Any:
     """``numpy.maximum``, also of dimensions."""
-    return _apply("maximum", jax.core.max_dim, a, b)
+    return _apply("maximum", core.max_dim, a, b)
 
 
 def less(a: Any, b: Any) -> Any:

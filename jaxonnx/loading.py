@@ -16,9 +16,6 @@ from jaxonnx.parameters import static_cone, take_parameters
 from jaxonnx.plan import Graph, Plan, Spec
 from jaxonnx.source import read
 
-_INITIALIZERS_ARE_INPUTS = 4
-"""Before this IR version every initializer had to be listed as an input."""
-
 
 def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[str, np.ndarray]]:
     """The plan of a model and the values of its parameters by name.
@@ -35,9 +32,8 @@ def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[st
     cone = static_cone(graph)
     defaults = {s.name for s in inputs if s.name in graph.initializers}
     graph, params = take_parameters(graph, cone.pinned)
-    overridable = defaults if proto.ir_version >= _INITIALIZERS_ARE_INPUTS else ()
     with jax.enable_x64(True):
-        graph = fold_constants(graph, params, overridable)
+        graph = fold_constants(graph, params, defaults)
     graph, folded = take_parameters(graph, cone.pinned)
     params |= folded
     plan = Plan(

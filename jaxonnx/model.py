@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
+from jax import core
 
 from jaxonnx import dims
 from jaxonnx.errors import InputError
@@ -44,7 +45,7 @@ def load(
         InputError: if ``source`` or a value in ``constants`` is of the wrong kind.
     """
     plan, params = build_plan(source, constants or {})
-    with jax.core.eval_context(), jax.enable_x64(True):
+    with core.eval_context(), jax.enable_x64(True):
         arrays = {n: jnp.asarray(a) for n, a in params.items()}
     return Model(arrays, Program(plan, constraints))
 

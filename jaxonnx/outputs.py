@@ -1,5 +1,6 @@
 """Several outputs of a model under their ONNX names."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ class Outputs(tuple[Any, ...]):
     names: tuple[str, ...]
 
     def __new__(cls, values: Iterable[Any], names: Sequence[str]) -> "Outputs":
+        """``values`` under ``names``, one for each."""
         self = super().__new__(cls, values)
         self.names = tuple(names)
         return self
@@ -55,6 +57,6 @@ jax.tree_util.register_pytree_with_keys(
 jax.export.register_pytree_node_serialization(
     Outputs,
     serialized_name="jaxonnx.Outputs",
-    serialize_auxdata=lambda names: "\0".join(names).encode(),
-    deserialize_auxdata=lambda data: tuple(data.decode().split("\0")),
+    serialize_auxdata=lambda names: json.dumps(names).encode(),
+    deserialize_auxdata=lambda data: tuple(json.loads(data)),
 )

@@ -37,7 +37,7 @@ class Node:
     Attributes:
         op_type: the ONNX name.
         domain: ``""`` for ONNX's own.
-        version: the schema version in force.
+        version: the schema version in force; 0 where there is none.
         name: as in the file, possibly empty.
         inputs: names of values; ``""`` where an optional one is absent.
         outputs: names of values; ``""`` where one is not wanted.
@@ -65,14 +65,18 @@ class Node:
     def title(self) -> str:
         """How messages name the operator, such as ``LeakyRelu-16``."""
         prefix = f"{self.domain}::" if self.domain else ""
-        return f"{prefix}{self.op_type}-{self.version}"
+        return f"{prefix}{self.op_type}{f'-{self.version}' if self.version else ''}"
+
+    @property
+    def place(self) -> str:
+        """Which node it is, by its first output where it has no name, and what it is inside of."""
+        own = repr(self.name) if self.name else f"giving {next(filter(None, self.outputs), '')!r}"
+        return f"{own} in {' / '.join(self.path)}" if self.path else own
 
     @property
     def label(self) -> str:
-        """How messages name the node, by its first output where it has no name."""
-        own = repr(self.name) if self.name else f"giving {next(filter(None, self.outputs), '')!r}"
-        inside = f" in {' / '.join(self.path)}" if self.path else ""
-        return f"node {own} ({self.title}){inside}"
+        """How messages name the node, such as ``node 'conv1' (Conv-22)``."""
+        return f"node {self.place} ({self.title})"
 
     @property
     def subgraphs(self) -> tuple["Graph", ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
 from jaxonnx import serial
 from jaxonnx.errors import StaticValueError
@@ -69,7 +70,7 @@ class Program:
     def _split(self, inputs: Arrays) -> tuple["StaticValues", dict[str, Any]]:
         static = {n: v for n, v in inputs.items() if n in self.plan.static}
         for name, value in static.items():
-            if isinstance(value, jax.core.Tracer):
+            if isinstance(value, core.Tracer):
                 raise StaticValueError(
                     f"input {name!r} must be known while tracing, since shapes inside the model "
                     "depend on its value, but it is traced here; pass a NumPy array, or fix it "
@@ -90,7 +91,7 @@ class Program:
 
     @functools.cached_property
     def _arguments(self) -> dict[str, jax.Array]:
-        with jax.core.eval_context(), jax.enable_x64(True):
+        with core.eval_context(), jax.enable_x64(True):
             return {n: jnp.asarray(a) for n, a in self._large.items()}
 
     def _run(self, params: Arrays, arguments: Arrays, inputs: Arrays, static: Any) -> Any:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -42,6 +43,15 @@ class Operator:
         """Names of the positional parameters; a variadic one repeats the last name."""
         positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
         return tuple(n for n, p in self.parameters.items() if p.kind in positional)
+
+    @functools.cached_property
+    def attributes(self) -> Mapping[str, bool]:
+        """Names of the keyword parameters but ``outputs``, each with whether it is required."""
+        keywords = {
+            n: p for n, p in self.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        empty = inspect.Parameter.empty
+        return {n: p.default is empty for n, p in keywords.items() if n != "outputs"}
 
     @functools.cached_property
     def counts_outputs(self) -> bool:
@@ -143,11 +153,12 @@ def normalize_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-_FIELD_NAMES = {"PRelu": "prelu", "MatMul": "matmul"}
+_FIELD_NAMES = {"IsNaN": "is_nan", "PRelu": "prelu", "MatMul": "matmul"}
 
 
 def snake_case(op_type: str) -> str:
-    """The name of an operator in ``jaxonnx.ops``: ``LeakyRelu`` is ``leaky_relu``."""
+    """An operator's name in ``jaxonnx.ops``: ``LeakyRelu`` is ``leaky_relu``, ``If`` is ``if_``."""
     if op_type in _FIELD_NAMES:
         return _FIELD_NAMES[op_type]
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    return f"{name}_" if keyword.iskeyword(name) else name

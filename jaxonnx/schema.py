@@ -12,13 +12,31 @@ import onnx.numpy_helper
 
 from jaxonnx import registry
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.plan import Node
+from jaxonnx.plan import Graph, Node
+
+LEGACY_ATTRIBUTES = frozenset({"consumed_inputs"})
+"""Attributes of opset 1 that told the runtime of Caffe2 about memory; they compute nothing."""
 
 _TENSOR_TYPES = {
     f"tensor({onnx.TensorProto.DataType.Name(number).lower()})": number
     for number in onnx.TensorProto.DataType.values()
     if number != onnx.TensorProto.UNDEFINED
 }
+
+_ATTRIBUTE_TYPES = {
+    "INT": int,
+    "FLOAT": float,
+    "STRING": str,
+    "TENSOR": np.ndarray,
+    "SPARSE_TENSOR": np.ndarray,
+    "GRAPH": Graph,
+    "INTS": tuple,
+    "FLOATS": tuple,
+    "STRINGS": tuple,
+}
+
+_UNBOUNDED = 2**31 - 1
+"""How a schema counts the inputs of a variadic operator."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +68,7 @@ class Signature:
         return _formal(self.outputs, self.variadic_outputs, position)
 
 
-def _formal(formals: Sequence[Formal], variadic: bool, position: int) -> Formal | None:  # noqa: FBT001
+def _formal(formals: Sequence[Formal], variadic: bool, position: int) -> Formal | None:
     if position < len(formals):
         return formals[position]
     return formals[-1] if variadic and formals else None
@@ -95,59 +113,90 @@ def _schema(op_type: str, version: int, domain: str) -> Any:
 
 def support_fault(op_type: str, domain: str, opset: int, version: int | None) -> str | None:
     """Why no version of an operator can be used under an opset import; None if one can."""
-    newest = onnx.defs.onnx_opset_version()
-    if domain == "" and opset > newest:
+    newest = _newest_opset(domain)
+    if newest is not None and opset > newest:
         return f"opset {opset} is newer than the installed onnx, which knows up to {newest}"
     if version is None:
         if not registry.has_schema(op_type, domain):
-            return f"no operator of this name is known in domain {domain!r}"
-        return f"the operator does not exist in opset {opset} of domain {domain!r}"
+            return f"no operator of this name is known in domain {domain or 'ai.onnx'!r}"
+        return f"the operator does not exist in opset {opset} of domain {domain or 'ai.onnx'!r}"
     schema = _schema(op_type, version, domain)
     if schema is not None and schema.deprecated:
         return f"the operator is deprecated since opset {version}"
     return None
 
 
-def missing(node: Node) -> str:
-    """What to say of an operator that is not implemented."""
+def _newest_opset(domain: str) -> int | None:
+    """The newest opset of a domain that the installed ``onnx`` knows, if it counts them."""
+    newest = {"": onnx.defs.onnx_opset_version, "ai.onnx.ml": onnx.defs.onnx_ml_opset_version}
+    return newest[domain]() if domain in newest else None
+
+
+def missing(node: Node) -> str | None:
+    """What to say of a node that cannot be run; None if it can."""
+    if node.operator is not None or is_constant(node):
+        return None
+    if function_body(node) is not None or has_typed_body(node):
+        return None
     versions = registry.versions_of(node.op_type, node.domain)
     if versions:
         return f"version {node.version} is missing; there are {', '.join(map(str, versions))}"
     return "not implemented"
 
 
+def is_constant(node: Node) -> bool:
+    """Whether a node is a ``Constant``, which is a value rather than a computation."""
+    return (node.op_type, node.domain) == ("Constant", "")
+
+
 def check_node(node: Node) -> None:
-    """Refuse a node whose attributes or counts of inputs and outputs break its schema."""
+    """Refuse a node whose attributes or counts of inputs and outputs break its schema.
+
+    Raises:
+        InvalidModelError: saying what was found and what is expected.
+    """
+    _check_attributes(node)
     schema = _schema(node.op_type, node.version, node.domain)
     if schema is None:
         return
-    allowed = schema.attributes
-    unknown = sorted(set(node.attributes) - set(allowed))
-    if unknown:
-        names = ", ".join(sorted(allowed)) or "none"
-        raise InvalidModelError(f"{node.label}: unknown attribute {unknown[0]!r}; it has {names}")
-    for name, attribute in allowed.items():
-        if attribute.required and name not in node.attributes:
-            raise InvalidModelError(f"{node.label}: the required attribute {name!r} is absent")
-    for name, value in node.attributes.items():
-        _check_attribute(node, name, value, allowed[name].type)
     for role, given, least, most in (
         ("inputs", node.inputs, schema.min_input, schema.max_input),
         ("outputs", node.outputs, schema.min_output, schema.max_output),
     ):
         if not least <= len(given) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
+            many = f"{least} to {most}" if most < _UNBOUNDED else f"at least {least}"
+            wanted = f"{least}" if least == most else many
             raise InvalidModelError(f"{node.label}: {len(given)} {role}, expected {wanted}")
+    formals = signature(node.op_type, node.version, node.domain)
+    for position, name in enumerate(node.inputs):
+        formal = formals.input(position) if formals is not None else None
+        if not name and formal is not None and not formal.optional:
+            raise InvalidModelError(f"{node.label}: the required input {formal.name} is absent")
 
 
-def _check_attribute(node: Node, name: str, value: Any, kind: Any) -> None:
-    wanted = {"INT": int, "FLOAT": float, "STRING": str, "TENSOR": np.ndarray}
-    wanted |= {"INTS": tuple, "FLOATS": tuple, "STRINGS": tuple}
-    expected = wanted.get(kind.name)
-    if expected is not None and not isinstance(value, expected):
-        raise InvalidModelError(
-            f"{node.label}: attribute {name!r} is {type(value).__name__}, expected {kind.name}"
-        )
+def _check_attributes(node: Node) -> None:
+    """Refuse attributes that are unknown or of another type, and required ones that are absent."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    if schema is not None:
+        required = {n: a.required for n, a in schema.attributes.items()}
+    elif node.operator is not None:
+        required = node.operator.attributes
+    else:
+        return
+    unknown = sorted(set(node.attributes) - set(required))
+    if unknown:
+        names = ", ".join(sorted(required)) or "none"
+        raise InvalidModelError(f"{node.label}: unknown attribute {unknown[0]!r}; it has {names}")
+    for name, needed in required.items():
+        if needed and name not in node.attributes and name not in LEGACY_ATTRIBUTES:
+            raise InvalidModelError(f"{node.label}: the required attribute {name!r} is absent")
+    for name, value in node.attributes.items() if schema is not None else ():
+        kind = schema.attributes[name].type.name
+        expected = _ATTRIBUTE_TYPES.get(kind)
+        if expected is not None and not isinstance(value, expected):
+            raise InvalidModelError(
+                f"{node.label}: attribute {name!r} is {type(value).__name__}, expected {kind}"
+            )
 
 
 def attribute_defaults(node: Node) -> dict[str, Any]:
@@ -170,15 +219,17 @@ def attribute_value(attribute: Any) -> Any:
 
 
 def function_body(node: Node) -> onnx.FunctionProto | None:
-    """The function body in a node's schema, if it has one that fits every type."""
+    """The body that a node runs from: that of its schema, if no function is registered."""
     schema = _schema(node.op_type, node.version, node.domain)
-    return schema.function_body if schema is not None and schema.has_function else None
+    has_body = node.operator is None and schema is not None and schema.has_function
+    return schema.function_body if has_body else None
 
 
 def has_typed_body(node: Node) -> bool:
-    """Whether a node's schema builds a function body from the types of its inputs."""
+    """Whether a node runs from a body that its schema builds from the types of its inputs."""
     schema = _schema(node.op_type, node.version, node.domain)
-    return schema is not None and schema.has_context_dependent_function
+    own = node.operator is None and schema is not None and not schema.has_function
+    return own and schema.has_context_dependent_function
 
 
 def typed_body(node: Node, dtypes: Sequence[np.dtype | None]) -> onnx.FunctionProto:

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -12,38 +12,39 @@ from jaxonnx.errors import InputError, InvalidModelError
 if TYPE_CHECKING:
     import onnx_ir
 
-type_names = "a path, bytes, onnx.ModelProto or onnx_ir.Model"
-ModelSource = "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model"
-
 
 def read(
     source: "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model",
 ) -> tuple[onnx.ModelProto, pathlib.Path | None]:
-    """The model and the folder of its external data (None if it did not come from a file).
+    """The model and the folder of its external data (None where it has no folder).
 
     Raises:
         InputError: if ``source`` is none of the accepted types.
         InvalidModelError: if it is no ONNX model.
-        FileNotFoundError: if there is no such file.
+        OSError: if the file cannot be read.
     """
     folder = None
     if isinstance(source, (str, os.PathLike)):
         path = pathlib.Path(source)
-        folder, data = path.parent, path.read_bytes()
-        proto = _parse(data, str(path))
+        folder, proto = path.parent, _parse(path.read_bytes(), str(path))
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        proto = _parse(bytes(source), "the given bytes")
+        proto = _parse(bytes(source), "the given data")
     elif isinstance(source, onnx.ModelProto):
         proto = source
     elif type(source).__module__.startswith("onnx_ir"):
-        import onnx_ir as ir  # noqa: PLC0415 - only for its own models
-
-        proto = ir.to_proto(ir.external_data.load_to_model(source))
+        proto, folder = _from_ir(source)
     else:
-        raise InputError(f"a model is given as {type_names}, not as {type(source).__name__}")
+        raise _refused(source)
     if not proto.HasField("graph"):
         raise InvalidModelError("the model has no graph; is this an ONNX model?")
     return proto, folder
+
+
+def _refused(source: Any) -> InputError:
+    return InputError(
+        "a model is given as a path, bytes, onnx.ModelProto or onnx_ir.Model, not as "
+        f"{type(source).__name__}"
+    )
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
@@ -51,3 +52,16 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
         return onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise InvalidModelError(f"{name} is not an ONNX model: {error}") from error
+
+
+def _from_ir(source: Any) -> tuple[onnx.ModelProto, pathlib.Path | None]:
+    import onnx_ir as ir  # noqa: PLC0415 - only for its own models
+
+    if not isinstance(source, ir.Model):
+        raise _refused(source)
+    stored = [v.const_value for g in source.graphs() for v in g.initializers.values()]
+    folders = {pathlib.Path(t.base_dir) for t in stored if isinstance(t, ir.ExternalTensor)}
+    if len(folders) > 1:
+        listed = ", ".join(sorted(map(str, folders)))
+        raise InputError(f"the model has external data in several folders: {listed}")
+    return ir.to_proto(source), next(iter(folders), None)

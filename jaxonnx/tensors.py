@@ -3,7 +3,6 @@
 import math
 import os
 import pathlib
-from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +12,10 @@ import onnx.numpy_helper
 from jaxonnx.errors import InvalidModelError
 
 STRING = np.dtypes.StringDType()
+
+_PACKED = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
+_PACKED |= {"float6_e2m3fn": 6, "float6_e3m2fn": 6}
+"""Bits of the element types of which several share a byte in a file."""
 
 
 def dtype_of(elem_type: int) -> np.dtype | None:
@@ -38,71 +41,74 @@ def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarray:
         InvalidModelError: if the data is missing, of the wrong size, or outside ``folder``.
     """
     try:
+        if any(d < 0 for d in tensor.dims):
+            raise InvalidModelError(f"tensor {tensor.name!r} has dimensions {[*tensor.dims]}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             return _external(tensor, folder)
         array = onnx.numpy_helper.to_array(tensor)
+        if tensor.data_type != onnx.TensorProto.STRING:
+            return array
+        text = [s.decode() if isinstance(s, bytes) else str(s) for s in array.ravel()]
+        return np.array(text, STRING).reshape(array.shape)
     except InvalidModelError:
         raise
     except Exception as error:
         raise InvalidModelError(f"tensor {tensor.name!r} cannot be read: {error}") from error
-    if tensor.data_type == onnx.TensorProto.STRING:
-        text = [s.decode() if isinstance(s, bytes) else str(s) for s in array.ravel()]
-        return np.array(text, STRING).reshape(array.shape)
-    return array
 
 
 def decode_sparse(sparse: onnx.SparseTensorProto, folder: pathlib.Path | None) -> np.ndarray:
     """The dense array of a ``SparseTensorProto``, whose indices are linear or coordinates."""
+    name, shape = sparse.values.name, tuple(sparse.dims)
     values, indices = decode(sparse.values, folder), decode(sparse.indices, folder)
-    dense = np.zeros(tuple(sparse.dims), values.dtype)
-    try:
-        if indices.ndim == 1:
-            dense.reshape(-1)[indices] = values
-        else:
-            dense[tuple(indices.T)] = values
-    except (IndexError, ValueError) as error:
-        raise InvalidModelError(f"sparse tensor {sparse.values.name!r}: {error}") from error
+    linear = indices.ndim == 1
+    sizes = np.array([math.prod(shape)] if linear else shape)
+    if values.ndim != 1 or indices.shape not in ((values.size,), (values.size, len(shape))):
+        raise InvalidModelError(
+            f"sparse tensor {name!r} of shape {[*shape]} has values of shape {[*values.shape]} and "
+            f"indices of shape {[*indices.shape]}"
+        )
+    if ((indices < 0) | (indices >= sizes)).any():
+        raise InvalidModelError(f"sparse tensor {name!r} has indices outside its shape {[*shape]}")
+    dense = np.zeros(shape, values.dtype)
+    dense.reshape(-1)[indices if linear else np.ravel_multi_index(tuple(indices.T), shape)] = values
     return dense
 
 
 def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarray:
-    import onnx_ir as ir  # noqa: PLC0415 - heavy, and few models need it
-
-    fields: dict[str, Any] = {e.key: e.value for e in tensor.external_data}
+    """The memory-mapped data of a tensor; element types below a byte are unpacked."""
+    fields = {e.key: e.value for e in tensor.external_data}
     location = fields.get("location", "")
     if folder is None:
         raise InvalidModelError(
             f"tensor {tensor.name!r} lies in the external file {location!r}, but the model was not "
             "read from a file; give load() the path of the model"
         )
-    path = _confined(tensor.name, location, folder)
-    mapped = ir.ExternalTensor(
-        location,
-        int(fields["offset"]) if "offset" in fields else None,
-        int(fields["length"]) if "length" in fields else None,
-        ir.DataType(tensor.data_type),
-        shape=ir.Shape(tensor.dims),
-        name=tensor.name,
-        base_dir=folder,
-    )
-    bits = ir.DataType(tensor.data_type).bitwidth
-    needed = (math.prod(tensor.dims) * bits + 7) // 8
-    start, length = mapped.offset or 0, mapped.length
-    available = path.stat().st_size - start if length is None else length
-    if start < 0 or available < needed or start + needed > path.stat().st_size:
+    path, dtype = _confined(tensor.name, location, folder), dtype_of(tensor.data_type)
+    if dtype is None or dtype == STRING:
+        raise InvalidModelError(f"tensor {tensor.name!r} has no type that external data can have")
+    bits, count = _PACKED.get(dtype.name, 8 * dtype.itemsize), math.prod(tensor.dims)
+    needed, size = -(-count * bits // 8), path.stat().st_size
+    start = int(fields.get("offset", 0))
+    length = int(fields.get("length", needed))
+    if start < 0 or length != needed or start + needed > size:
         raise InvalidModelError(
-            f"tensor {tensor.name!r} needs {needed} bytes at offset {start} of {location!r}, which "
-            f"has {path.stat().st_size}"
+            f"tensor {tensor.name!r} needs {needed} bytes and is given {length} at offset {start} "
+            f"of the external file {location!r}, which has {size}"
         )
-    return np.asarray(mapped.numpy())
+    if needed == 0:
+        return np.empty(tuple(tensor.dims), dtype)
+    data = np.memmap(path, np.uint8, "r", offset=start, shape=(needed,))
+    if bits == 8 * dtype.itemsize:
+        return np.asarray(data.view(dtype)).reshape(tuple(tensor.dims))
+    packed = onnx.TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=data.tobytes())
+    return onnx.numpy_helper.to_array(packed)
 
 
 def _confined(name: str, location: str, folder: pathlib.Path) -> pathlib.Path:
     """The path of external data, refused unless it lies in the model's own folder."""
-    path = (folder / location).resolve()
     if not location or os.path.isabs(location) or ".." in pathlib.PurePath(location).parts:
         reason = "is not a path below the model's folder"
-    elif not path.is_relative_to(folder.resolve()):
+    elif not (path := (folder / location).resolve()).is_relative_to(folder.resolve()):
         reason = "is a link that leaves the model's folder"
     elif not path.is_file():
         reason = "does not exist"

@@ -8,11 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core, export
 
 from jaxonnx import graph as graphs
 from jaxonnx import schema
 from jaxonnx.errors import JaxonnxError, PrecisionError, StaticValueError
-from jaxonnx.known import LITERAL_BYTES, as_dims, is_known, is_symbolic, lift, tidy
+from jaxonnx.known import (
+    LITERAL_BYTES,
+    as_dims,
+    is_known,
+    is_symbolic,
+    lift,
+    tidy,
+    x64_enabled,
+)
 from jaxonnx.plan import Graph, Node
 from jaxonnx.registry import Operator
 
@@ -81,7 +90,8 @@ class Tracing:
         """A subgraph as a function of its inputs; any other attribute as it is."""
         if not isinstance(attribute, Graph):
             return attribute
-        return lambda *args: self.run(attribute, values | dict(zip(attribute.inputs, args)))
+        names = attribute.inputs
+        return lambda *args: self.run(attribute, values | dict(zip(names, args, strict=True)))
 
     def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
         """Whether all inputs are known, and in a form that the operator computes with."""
@@ -136,7 +146,7 @@ def _fold(
 ) -> list[Any]:
     """Evaluate a node on known values; the results are NumPy arrays of the schema's dtypes."""
     symbolic = any(map(is_symbolic, args))
-    context = contextlib.nullcontext() if symbolic else jax.core.eval_context()
+    context = contextlib.nullcontext() if symbolic else core.eval_context()
     with context, np.errstate(all="ignore"):
         results = _as_outputs(operator.function(*args, **attributes))
         return [
@@ -147,8 +157,10 @@ def _fold(
 
 def _is_concrete(value: Any) -> bool:
     """Whether a result is an array with a value: a symbolic shape, too, gives a traced one."""
+    if export.is_symbolic_dim(value):  # what NumPy gives for the only element of an object array
+        return True
     return isinstance(value, (np.ndarray, np.generic, bool, int, float, jax.Array)) and not (
-        isinstance(value, jax.core.Tracer)
+        isinstance(value, core.Tracer)
     )
 
 
@@ -196,7 +208,7 @@ def _double_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (dx,) = primals, tangents
     if type(dx).__name__ == "SymbolicZero":
         return x, dx
-    if not jax.config.jax_enable_x64:
+    if not x64_enabled():
         raise PrecisionError(
             "the model computes in double precision on a differentiated path, and JAX would "
             "narrow its derivative; put `with jax.enable_x64(True):` around the outermost call"

@@ -90,6 +90,9 @@ def test_unknown_static_input_raises():
         ("RMSNormalization", "rms_normalization"),
         ("STFT", "stft"),
         ("ReduceL2", "reduce_l2"),
+        ("IsNaN", "is_nan"),
+        ("And", "and_"),
+        ("Not", "not_"),
     ],
 )
 def test_snake_case(op_type, name):

@@ -2,8 +2,10 @@
 
 from jaxonnx.ops.activation import *
 from jaxonnx.ops.attention import *
+from jaxonnx.ops.casting import *
 from jaxonnx.ops.comparison import *
 from jaxonnx.ops.convolution import *
+from jaxonnx.ops.creation import *
 from jaxonnx.ops.elementwise import *
 from jaxonnx.ops.image import *
 from jaxonnx.ops.indexing import *
@@ -11,6 +13,7 @@ from jaxonnx.ops.matmul import *
 from jaxonnx.ops.movement import *
 from jaxonnx.ops.normalization import *
 from jaxonnx.ops.pooling import *
+from jaxonnx.ops.random import *
 from jaxonnx.ops.recurrent import *
 from jaxonnx.ops.reduction import *
 from jaxonnx.ops.signal import *

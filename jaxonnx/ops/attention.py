@@ -1,3 +1,328 @@
 """Attention and rotary embeddings."""
 
-__all__ = []
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import same_dim
+from jaxonnx.registry import register
+from jaxonnx.tensors import dtype_of
+
+__all__ = ["attention", "linear_attention", "rotary_embedding"]
+
+_PACKED = 3  # the rank of (batch, sequence, heads * size); split it is 4
+
+
+@register("Attention", 24, 25)
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    nonpad_kv_seqlen: ArrayLike | None = None,
+    /,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    left_window_size: int = -1,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    outputs: int = 1,
+) -> Array | tuple[Array, ...]:
+    """Scaled dot-product attention, ``softmax(scale * Q @ K.T + mask) @ V``, per head.
+
+    Q is (batch, q heads, queries, size), K and V are (batch, kv heads, keys, size); each kv head
+    serves as many q heads in a row. Or all are packed as (batch, sequence, heads * size), and so
+    is then the result. Past keys and values come before K and V. A mask of bool selects keys, any
+    other is added; where it has fewer keys, the rest are not seen. A query without any key gives
+    0. Outputs: Y, present key, present value, and the scores at the stage
+    ``qk_matmul_output_mode``: 0 product, 1 capped, 2 masked, 3 softmax.
+
+    References:
+        Vaswani et al., https://arxiv.org/abs/1706.03762; Ainslie et al.,
+        https://arxiv.org/abs/2305.13245.
+
+    Raises:
+        InvalidModelError: if heads are not given for packed inputs or do not divide, or one of
+            past key and past value is absent.
+    """
+    q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
+    packed = q.ndim == _PACKED
+    if packed:
+        q, k, v = _split(q, q_num_heads), _split(k, kv_num_heads), _split(v, kv_num_heads)
+    if (past_key is None) != (past_value is None):
+        raise InvalidModelError("past_key and past_value must be given together")
+    past = 0
+    if past_key is not None and past_value is not None:
+        past = jnp.shape(past_key)[2]
+        k = jnp.concatenate([past_key, k], axis=2)
+        v = jnp.concatenate([past_value, v], axis=2)
+
+    product = _scores(q, k, 1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    capped = softcap * jnp.tanh(product / softcap) if softcap > 0 else product
+    right = 0 if is_causal else right_window_size
+    bias, visible = None, _visible(q, k, past, nonpad_kv_seqlen, left_window_size, right)
+    if attn_mask is not None:
+        mask = _full_mask(jnp.asarray(attn_mask), k.shape[2], q.dtype)
+        if mask.dtype == bool:
+            visible = mask if visible is None else visible & mask
+        else:
+            bias = mask
+    masked = capped if bias is None else capped + bias
+    masked = masked if visible is None else jnp.where(visible, masked, -jnp.inf)
+    precise = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
+    weights = _softmax(masked.astype(precise), _unseen(bias, visible)).astype(q.dtype)
+
+    y = _weighted(weights, v)
+    if packed:
+        y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
+    stage = (product, capped, masked, weights)[qk_matmul_output_mode]
+    return (y, k, v, stage)[:outputs] if outputs > 1 else y
+
+
+@register("Attention", 23)
+def attention_23(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    attn_mask: ArrayLike | None = None,
+    past_key: ArrayLike | None = None,
+    past_value: ArrayLike | None = None,
+    /,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int | None = None,
+    q_num_heads: int | None = None,
+    qk_matmul_output_mode: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    outputs: int = 1,
+) -> Array | tuple[Array, ...]:
+    """:func:`attention` where a mask for one key holds for all of them."""
+    if attn_mask is not None and jnp.ndim(attn_mask) and same_dim(jnp.shape(attn_mask)[-1], 1):
+        past = 0 if past_key is None else jnp.shape(past_key)[2]
+        keys = past + jnp.shape(k)[-2]
+        attn_mask = jnp.broadcast_to(attn_mask, (*jnp.shape(attn_mask)[:-1], keys))
+    return attention(
+        q,
+        k,
+        v,
+        attn_mask,
+        past_key,
+        past_value,
+        is_causal=is_causal,
+        kv_num_heads=kv_num_heads,
+        q_num_heads=q_num_heads,
+        qk_matmul_output_mode=qk_matmul_output_mode,
+        scale=scale,
+        softcap=softcap,
+        softmax_precision=softmax_precision,
+        outputs=outputs,
+    )
+
+
+def _split(x: Array, heads: int | None) -> Array:
+    """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
+    return _unpacked(x, heads).swapaxes(1, 2)
+
+
+def _unpacked(x: Array, heads: int | None) -> Array:
+    """(batch, sequence, heads * size) as (batch, sequence, heads, size)."""
+    batch, length, width = x.shape
+    if not heads or not same_dim(width // heads * heads, width):
+        raise InvalidModelError(f"shape {x.shape} does not split into {heads} heads")
+    return x.reshape(batch, length, heads, width // heads)
+
+
+def _scores(q: Array, k: Array, scale: float) -> Array:
+    """``scale * Q @ K.T``, (batch, q heads, queries, keys); the scale is shared, as ONNX asks."""
+    batch, heads, queries, _ = q.shape
+    root = math.sqrt(abs(scale))
+    q = _grouped(q * math.copysign(root, scale), k.shape[1])
+    return (q @ (k * root).swapaxes(2, 3)).reshape(batch, heads, queries, k.shape[2])
+
+
+def _grouped(x: Array, kv_heads: int) -> Array:
+    """The rows of all q heads that share a kv head, together: no key or value is repeated."""
+    batch, heads, rows, size = x.shape
+    if heads % kv_heads:
+        raise InvalidModelError(f"{heads} q heads are no multiple of {kv_heads} kv heads")
+    return x.reshape(batch, kv_heads, heads // kv_heads * rows, size)
+
+
+def _weighted(weights: Array, v: Array) -> Array:
+    """``weights @ V``, (batch, q heads, queries, v size), in the dtype of ``weights``."""
+    wide = np.promote_types(weights.dtype, v.dtype)
+    y = _grouped(weights, v.shape[1]).astype(wide) @ v.astype(wide)
+    return y.reshape(*weights.shape[:3], v.shape[-1]).astype(weights.dtype)
+
+
+def _visible(q: Array, k: Array, past: Any, lengths: Any, left: int, right: int) -> Array | None:
+    """Which keys a query may see by position; None: all of them.
+
+    Queries follow ``past`` keys, or end where the valid ones of ``lengths`` end.
+    """
+    queries = q.shape[2]
+    key = jnp.arange(k.shape[2], dtype=np.int32)
+    position = jnp.arange(past, past + queries, dtype=np.int32)[:, None]
+    conditions = []
+    if lengths is not None:
+        lengths = jnp.asarray(lengths).astype(np.int32).reshape(-1, 1, 1, 1)
+        position = lengths + jnp.arange(-queries, 0, dtype=np.int32)[:, None]
+        conditions.append(key < lengths)
+    if left >= 0:
+        conditions.append(key >= position - left)
+    if right >= 0:
+        conditions.append(key <= position + right)
+    return functools.reduce(jnp.logical_and, conditions) if conditions else None
+
+
+def _full_mask(mask: Array, keys: Any, dtype: np.dtype) -> Array:
+    """``mask`` as bool or ``dtype``, with ``keys`` in its last dimension; added ones are hidden."""
+    if mask.dtype != bool:
+        mask = mask.astype(dtype)
+    if mask.ndim == 0:
+        return jnp.broadcast_to(mask, (keys,))
+    if same_dim(mask.shape[-1], keys):
+        return mask
+    widths = [(0, 0)] * (mask.ndim - 1) + [(0, keys - mask.shape[-1])]
+    return jnp.pad(mask, widths, constant_values=False if mask.dtype == bool else -np.inf)
+
+
+def _unseen(bias: Array | None, visible: Array | None) -> Array | None:
+    """Which queries see no key, by the masks alone; None: all see every key."""
+    hidden = [] if bias is None else [bias == -jnp.inf]
+    hidden += [] if visible is None else [~visible]
+    if not hidden:
+        return None
+    return functools.reduce(jnp.logical_or, hidden).all(axis=-1, keepdims=True)
+
+
+def _softmax(scores: Array, unseen: Array | None) -> Array:
+    """Softmax over the keys, 0 in rows without any; those are replaced before, so none is NaN."""
+    if unseen is None:
+        return jax.nn.softmax(scores, axis=-1)
+    return jnp.where(unseen, 0, jax.nn.softmax(jnp.where(unseen, 0, scores), axis=-1))
+
+
+@register("RotaryEmbedding", 23)
+def rotary_embedding(
+    x: ArrayLike,
+    cos_cache: ArrayLike,
+    sin_cache: ArrayLike,
+    position_ids: ArrayLike | None = None,
+    /,
+    *,
+    interleaved: int = 0,
+    num_heads: int | None = None,
+    rotary_embedding_dim: int = 0,
+) -> Array:
+    """Rotate pairs of features by angles that grow with the position in the sequence.
+
+    X is (batch, heads, sequence, size) or packed (batch, sequence, heads * size). A pair is a
+    feature of the first half and its like of the second, or two neighbours if ``interleaved``,
+    among the first ``rotary_embedding_dim`` features (0: all). The caches hold a row per position
+    of the sequence, or per value of ``position_ids``.
+
+    References:
+        Su et al., https://arxiv.org/abs/2104.09864.
+
+    Raises:
+        InvalidModelError: if heads are not given for packed X, or a cache has another width.
+    """
+    x = jnp.asarray(x)
+    packed = x.ndim == _PACKED
+    features = _unpacked(x, num_heads) if packed else x
+    size = rotary_embedding_dim or features.shape[-1]
+    cos, sin = (_angles(c, position_ids, size // 2) for c in (cos_cache, sin_cache))
+    cos, sin = (jnp.expand_dims(c, 2 if packed else 1) for c in (cos, sin))
+    turned, rest = features[..., :size], features[..., size:]
+    a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else jnp.split(turned, 2, axis=-1)
+    pair = [cos * a - sin * b, sin * a + cos * b]
+    turned = (
+        jnp.stack(pair, axis=-1).reshape(turned.shape)
+        if interleaved
+        else jnp.concatenate(pair, axis=-1)
+    )
+    return jnp.concatenate([turned, rest], axis=-1).reshape(x.shape)
+
+
+def _angles(cache: ArrayLike, positions: ArrayLike | None, width: Any) -> Array:
+    """(batch, sequence, width): the cache itself, or its rows at ``positions``."""
+    cache = jnp.asarray(cache)
+    if not same_dim(cache.shape[-1], width):
+        raise InvalidModelError(f"the cache has shape {cache.shape}, expected {width} columns")
+    if positions is None:
+        return cache
+    return jnp.take(cache, jnp.asarray(positions).astype(np.int32), axis=0, mode="clip")
+
+
+@register("LinearAttention", 27)
+def linear_attention(
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    past_state: ArrayLike | None = None,
+    decay: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+    /,
+    *,
+    chunk_size: int = 64,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float = 0.0,
+    update_rule: str = "gated_delta",
+) -> tuple[Array, Array]:
+    """Attention with a recurrent state per head in place of the softmax, in float32.
+
+    Each step decays the state by ``exp(decay)`` (gated), takes from the value what the state
+    gives for the key and scales it by ``beta`` (delta), adds ``outer(key, value)``, and reads
+    ``scale * query @ state``. Inputs are (batch, sequence, heads * size), the state (batch, kv
+    heads, key size, value size). Outputs: the reads, and the last state.
+
+    Raises:
+        InvalidModelError: if the rule is unknown, or decay or beta are not what it takes.
+    """
+    del chunk_size  # a hint
+    takes = update_rule.removesuffix("delta").startswith("gated"), update_rule.endswith("delta")
+    if update_rule not in {"linear", "gated", "delta", "gated_delta"}:
+        raise InvalidModelError(f"update_rule is {update_rule!r}")
+    if takes != (decay is not None, beta is not None):
+        raise InvalidModelError(f"decay and beta are not the ones that {update_rule!r} takes")
+
+    def by_time(x: Any, heads: int) -> Array:  # (sequence, batch, heads, size)
+        return _unpacked(jnp.asarray(x), heads).astype(np.float32).swapaxes(0, 1)
+
+    def step(state: Array, now: Any) -> tuple[Array, Array]:
+        q, k, v, g, b = now
+        if g is not None:
+            state = state * jnp.exp(g)[..., None]
+        if b is not None:
+            v = b * (v - jnp.einsum("bhkv,bhk->bhv", state, k))
+        state = state + k[..., :, None] * v[..., None, :]
+        return state, _grouped(q[..., None, :], kv_num_heads) @ state
+
+    q, k, v = by_time(query, q_num_heads), by_time(key, kv_num_heads), by_time(value, kv_num_heads)
+    g = None if decay is None else by_time(decay, kv_num_heads)
+    b = None if beta is None else by_time(beta, jnp.shape(beta)[-1])
+    if past_state is None:
+        past_state = jnp.zeros((*k.shape[1:], v.shape[-1]), jnp.asarray(query).dtype)
+    past = jnp.asarray(past_state)
+    state, read = lax.scan(step, past.astype(np.float32), (q, k, v, g, b))
+    read = read.reshape(*read.shape[:2], q_num_heads * v.shape[-1]).swapaxes(0, 1)
+    read = (scale or 1 / math.sqrt(q.shape[-1])) * read
+    return read.astype(jnp.asarray(query).dtype), state.astype(past.dtype)

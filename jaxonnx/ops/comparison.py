@@ -1,3 +1,142 @@
 """Comparisons, logic and selection."""
 
-__all__ = []
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxonnx import known
+from jaxonnx.known import xp
+from jaxonnx.ops._legacy import align
+from jaxonnx.registry import register
+
+__all__ = [
+    "and_",
+    "equal",
+    "greater",
+    "greater_or_equal",
+    "is_inf",
+    "is_nan",
+    "less",
+    "less_or_equal",
+    "not_",
+    "or_",
+    "where",
+    "xor",
+]
+
+
+@register("Equal", 7, 11, 13, 19, symbolic=True)
+def equal(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a == b``, broadcast."""
+    return known.equal(a, b)
+
+
+@register("Equal", 1, symbolic=True)
+def equal_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a == b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return equal(a, align(a, b, axis, broadcast))
+
+
+@register("Less", 7, 9, 13, symbolic=True)
+def less(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a < b``, broadcast."""
+    return known.less(a, b)
+
+
+@register("Less", 1)
+def less_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a < b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return less(a, align(a, b, axis, broadcast))
+
+
+@register("Greater", 7, 9, 13, symbolic=True)
+def greater(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a > b``, broadcast."""
+    return known.less(b, a)
+
+
+@register("Greater", 1)
+def greater_1(
+    a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0
+) -> Array:
+    """``a > b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return greater(a, align(a, b, axis, broadcast))
+
+
+@register("LessOrEqual", 12, 16, symbolic=True)
+def less_or_equal(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a <= b``, broadcast."""
+    return known.less_equal(a, b)
+
+
+@register("GreaterOrEqual", 12, 16, symbolic=True)
+def greater_or_equal(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a >= b``, broadcast."""
+    return known.less_equal(b, a)
+
+
+@register("And", 7)
+def and_(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """Whether both are true, broadcast."""
+    return xp(a, b).logical_and(a, b)
+
+
+@register("And", 1)
+def and_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """Whether both are true, ``b`` aligned with ``a`` from ``axis`` on."""
+    return and_(a, align(a, b, axis, broadcast))
+
+
+@register("Or", 7)
+def or_(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """Whether one or both are true, broadcast."""
+    return xp(a, b).logical_or(a, b)
+
+
+@register("Or", 1)
+def or_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """Whether one or both are true, ``b`` aligned with ``a`` from ``axis`` on."""
+    return or_(a, align(a, b, axis, broadcast))
+
+
+@register("Xor", 7)
+def xor(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """Whether exactly one is true, broadcast."""
+    return xp(a, b).logical_xor(a, b)
+
+
+@register("Xor", 1)
+def xor_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """Whether exactly one is true, ``b`` aligned with ``a`` from ``axis`` on."""
+    return xor(a, align(a, b, axis, broadcast))
+
+
+@register("Not", 1)
+def not_(x: ArrayLike, /) -> Array:
+    """Whether ``x`` is false."""
+    return xp(x).logical_not(x)
+
+
+@register("Where", 9, 16, symbolic=True)
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x`` where the condition holds, else ``y``, all broadcast."""
+    return xp(condition, x, y).where(condition, x, y)
+
+
+@register("IsNaN", 9, 13, 20)
+def is_nan(x: ArrayLike, /) -> Array:
+    """Whether ``x`` is not a number."""
+    return xp(x).isnan(x)
+
+
+@register("IsInf", 10, 20)
+def is_inf(x: ArrayLike, /, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+    """Whether ``x`` is an infinity of a sign that is detected."""
+    m = xp(x)
+    found = m.isinf(x)
+    if not detect_negative:
+        found &= m.greater(x, 0)
+    if not detect_positive:
+        found &= m.less(x, 0)
+    return found

@@ -1,3 +1,282 @@
-"""Convolutions."""
+"""Convolutions and what undoes their windows."""
 
-__all__ = []
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.ops import windows
+from jaxonnx.registry import register
+
+__all__ = ["col2im", "conv", "conv_transpose", "deform_conv"]
+
+
+@register("Conv", 1, 11, 22)
+def conv(
+    x: ArrayLike,
+    w: ArrayLike,
+    b: ArrayLike | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Convolution of ``x`` (N, C, D1, ...) with ``w`` (M, C / group, k1, ...), plus ``b`` (M).
+
+    Raises:
+        InvalidModelError: if ranks, channels or groups do not fit.
+    """
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    _check_weight(x, w, kernel_shape, channels=w.shape[1] * group)
+    if w.shape[0] % group:
+        raise InvalidModelError(f"W gives {w.shape[0]} channels, expected a multiple of {group=}")
+    found = windows.place(
+        x.shape[2:],
+        w.shape[2:],
+        auto_pad=auto_pad,
+        pads=pads,
+        strides=strides,
+        dilations=dilations,
+    )
+    return _convolve(x, w, b, found, group)
+
+
+@register("ConvTranspose", 1, 11, 22)
+def conv_transpose(
+    x: ArrayLike,
+    w: ArrayLike,
+    b: ArrayLike | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    output_padding: Sequence[int] | None = None,
+    output_shape: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Transpose of a convolution: ``x`` (N, C, D1, ...), ``w`` (C, M / group, k1, ...), ``b`` (M).
+
+    The output has ``strides * (D - 1) + output_padding + extent - pads`` elements per dimension.
+    ``output_shape`` sets them and decides the pads instead; so do ``SAME_UPPER`` and
+    ``SAME_LOWER``, with ``D * strides``. The larger half of an odd total is cropped from the end
+    for ``SAME_UPPER``, otherwise from the beginning, in every version: the opposite in the text of
+    opset 1 was corrected later.
+
+    Raises:
+        InvalidModelError: if ranks, channels or groups do not fit.
+    """
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    _check_weight(x, w, kernel_shape, channels=w.shape[0])
+    if w.shape[0] % group:
+        raise InvalidModelError(f"X has {w.shape[0]} channels, expected a multiple of {group=}")
+    sizes, rank = x.shape[2:], x.ndim - 2
+    plain = auto_pad if auto_pad not in ("SAME_UPPER", "SAME_LOWER") else "VALID"
+    found = windows.place(
+        sizes, w.shape[2:], auto_pad=plain, pads=pads, strides=strides, dilations=dilations
+    )
+    extra = _per_dimension("output_padding", output_padding, rank) or (0,) * rank
+    steps = list(zip(sizes, found.strides, found.extents, extra, strict=True))
+    if output_shape is not None:
+        wanted = _per_dimension("output_shape", output_shape[-rank:], rank)  # some give N and C too
+    else:
+        wanted = [n * s for n, s, _, _ in steps] if plain != auto_pad else None
+    crops = found.pads
+    if wanted is not None:
+        full = [s * (n - 1) + more + extent for n, s, extent, more in steps]
+        crops = [windows.split(f - o, auto_pad) for f, o in zip(full, wanted, strict=True)]
+        extra = (0,) * rank
+    around = tuple(
+        (extent - 1 - begin, extent - 1 - end + more)
+        for (_, _, extent, _), (begin, end), more in zip(steps, crops, extra, strict=True)
+    )
+    grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
+    kernel = jnp.flip(grouped.reshape(-1, *grouped.shape[2:]), range(2, w.ndim))
+    unit = windows.Windows(found.kernel, (1,) * rank, found.dilations, around)
+    return _convolve(x, kernel, b, unit, group, found.strides)
+
+
+def _convolve(
+    x: Array,
+    w: Array,
+    b: ArrayLike | None,
+    found: windows.Windows,
+    group: int,
+    spread: Sequence[int] | None = None,
+) -> Array:
+    pads = found.pads
+    if shape_is_symbolic(itertools.chain(*pads)):  # the primitive takes integers alone
+        x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*p, 0) for p in pads])
+        pads = ((0, 0),) * len(pads)
+    y = lax.conv_general_dilated(
+        x,
+        w,
+        found.strides,
+        pads,
+        lhs_dilation=spread,
+        rhs_dilation=found.dilations,
+        feature_group_count=group,
+    )
+    return y if b is None else y + _per_channel(b, y)
+
+
+def _per_channel(b: ArrayLike, y: Array) -> Array:
+    b = jnp.asarray(b)
+    if b.ndim != 1 or not same_dim(b.shape[0], y.shape[1]):
+        raise InvalidModelError(f"B has shape {b.shape}, expected ({y.shape[1]},)")
+    return b.reshape(-1, *[1] * (y.ndim - 2))
+
+
+def _per_dimension(name: str, given: Sequence[int] | None, rank: int) -> tuple[int, ...] | None:
+    if given is not None and len(given) != rank:
+        raise InvalidModelError(f"{name} has {len(given)} elements {tuple(given)}, expected {rank}")
+    return None if given is None else tuple(given)
+
+
+def _check_weight(x: Array, w: Array, kernel_shape: Sequence[int] | None, *, channels: int) -> None:
+    if w.ndim != x.ndim:
+        raise InvalidModelError(f"W has rank {w.ndim}, expected {x.ndim}, the rank of X {x.shape}")
+    if kernel_shape is not None and tuple(kernel_shape) != w.shape[2:]:
+        raise InvalidModelError(f"kernel_shape is {tuple(kernel_shape)}, expected {w.shape[2:]}")
+    if not same_dim(x.shape[1], channels):
+        raise InvalidModelError(f"X has {x.shape[1]} channels, expected {channels} for W {w.shape}")
+
+
+@register("Col2Im", 18, static=["image_shape", "block_shape"])
+def col2im(
+    input: ArrayLike,
+    image_shape: ArrayLike,
+    block_shape: ArrayLike,
+    /,
+    *,
+    dilations: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Sum columns (N, C * block, L) into the image (N, C, *image_shape) that they were cut from.
+
+    Raises:
+        InvalidModelError: if the columns are not those of such an image.
+    """
+    input, image, block = jnp.asarray(input), as_dims(image_shape), as_dims(block_shape)
+    found = windows.place(image, block, pads=pads, strides=strides, dilations=dilations)
+    counts = tuple(
+        (size + begin + end - extent) // stride + 1
+        for size, (begin, end), extent, stride in zip(
+            image, found.pads, found.extents, found.strides, strict=True
+        )
+    )
+    batch, rows, columns = input.shape
+    if rows % math.prod(block) or not same_dim(columns, math.prod(counts)):
+        raise InvalidModelError(
+            f"columns of shape {input.shape} are not blocks {block} of an image {image}: expected "
+            f"a multiple of {math.prod(block)} rows and {math.prod(counts)} columns"
+        )
+    blocks = input.reshape(batch, rows // math.prod(block), *block, *counts)
+    parts = (
+        lax.pad(
+            blocks[:, :, *offset],
+            np.zeros((), input.dtype),
+            [(0, 0, 0)] * 2 + _spread(offset, image, counts, found),
+        )
+        for offset in np.ndindex(*block)
+    )
+    return sum(parts, jnp.zeros((batch, blocks.shape[1], *image), input.dtype))
+
+
+def _spread(
+    offset: Sequence[int], image: Sequence[Any], counts: Sequence[Any], found: windows.Windows
+) -> list[tuple[Any, Any, int]]:
+    """``lax.pad``'s arguments that put one element of every block at its place in the image."""
+    axes = []
+    for k, size, n, (begin, _), s, d in zip(
+        offset, image, counts, found.pads, found.strides, found.dilations, strict=True
+    ):
+        before = k * d - begin
+        axes.append((before, size - before - (n - 1) * s - 1, s - 1))
+    return axes
+
+
+@register("DeformConv", 19, 22)
+def deform_conv(
+    x: ArrayLike,
+    w: ArrayLike,
+    offset: ArrayLike,
+    b: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    /,
+    *,
+    dilations: Sequence[int] | None = None,
+    group: int = 1,
+    kernel_shape: Sequence[int] | None = None,
+    offset_group: int = 1,
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+) -> Array:
+    """Convolution whose window elements are moved by ``offset`` and weighted by ``mask``.
+
+    ``x`` is (N, C, D1, ..., Dn) and ``w`` (M, C / group, k1, ..., kn). ``offset`` is
+    (N, offset_group * K * n, o1, ..., on) with ``K = k1 * ... * kn``, ``mask`` the same without
+    ``n``. Between elements ``x`` is interpolated linearly, outside it is 0. Derivative by an offset
+    that meets an element: that of the interval above it. https://arxiv.org/abs/1811.11168
+
+    Raises:
+        InvalidModelError: if ranks, channels or groups do not fit.
+    """
+    x, w, offset = jnp.asarray(x), jnp.asarray(w), jnp.asarray(offset)
+    _check_weight(x, w, kernel_shape, channels=w.shape[1] * group)
+    if w.shape[0] % group or w.shape[1] * group % offset_group:
+        raise InvalidModelError(
+            f"W has shape {w.shape}, expected multiples of {group=}, {offset_group=}"
+        )
+    found = windows.place(x.shape[2:], w.shape[2:], pads=pads, strides=strides, dilations=dilations)
+    (batch, channels, *sizes), outs, taps = x.shape, offset.shape[2:], math.prod(w.shape[2:])
+    moves = offset.reshape(batch, offset_group, taps, len(sizes), *outs)
+    grid = np.stack(np.meshgrid(*map(np.arange, w.shape[2:]), indexing="ij")).reshape(-1, taps)
+    places = []
+    for axis, ((begin, _), step, gap) in enumerate(
+        zip(found.pads, found.strides, found.dilations, strict=True)
+    ):
+        start = lax.broadcasted_iota(moves.dtype, (1, *outs), axis + 1) * step - begin
+        tap = (grid[axis] * gap).astype(moves.dtype).reshape(taps, *[1] * len(outs))
+        places.append(moves[:, :, :, axis] + (start + tap))
+    images = x.reshape(batch, offset_group, channels // offset_group, math.prod(sizes))
+    sampled = _interpolate(images, sizes, places)
+    if mask is not None:
+        sampled = sampled * jnp.asarray(mask).reshape(batch, offset_group, 1, taps, *outs)
+    sampled = sampled.reshape(batch, group, w.shape[1], taps, math.prod(outs))
+    weight = w.reshape(group, -1, w.shape[1], taps)
+    y = jnp.einsum("ngckp,gmck->ngmp", sampled, weight).reshape(batch, w.shape[0], *outs)
+    return y if b is None else y + _per_channel(b, y)
+
+
+def _interpolate(images: Array, sizes: Sequence[Any], places: Sequence[Array]) -> Array:
+    """``images`` (N, G, C, D1 * ... * Dn) at ``places`` (N, G, ...), one array per dimension."""
+    floors = [lax.floor(p) for p in places]
+    total = jnp.zeros((), images.dtype)
+    for corner in itertools.product((0, 1), repeat=len(sizes)):
+        index = jnp.zeros(places[0].shape, np.int32)
+        weight = jnp.ones((), images.dtype)
+        for place, floor, size, up in zip(places, floors, sizes, corner, strict=True):
+            at = floor.astype(np.int32) + up
+            inside = (at >= 0) & (at < size)
+            part = place - floor if up else 1 - (place - floor)
+            weight = weight * jnp.where(inside, part, 0)
+            index = index * size + jnp.clip(at, 0, size - 1)
+        flat = index.reshape(*index.shape[:2], 1, math.prod(index.shape[2:]))
+        values = jnp.take_along_axis(images, flat, axis=-1, mode="clip")
+        total = total + values.reshape(*values.shape[:3], *index.shape[2:]) * weight[:, :, None]
+    return total

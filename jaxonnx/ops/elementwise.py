@@ -1,3 +1,316 @@
-"""Element-wise arithmetic."""
+"""Element-wise arithmetic: binary, variadic and rounding operators."""
 
-__all__ = []
+import builtins
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.kinks import kink
+from jaxonnx.known import is_symbolic, less, lift, maximum, minimum, xp
+from jaxonnx.ops._legacy import align
+from jaxonnx.registry import register
+
+__all__ = [
+    "abs",
+    "add",
+    "bit_shift",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "ceil",
+    "div",
+    "floor",
+    "max",
+    "mean",
+    "min",
+    "mod",
+    "mul",
+    "neg",
+    "pow",
+    "reciprocal",
+    "round",
+    "sign",
+    "sub",
+    "sum",
+]
+
+
+@register("Add", 7, 13, 14, symbolic=True)
+def add(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a + b``, broadcast."""
+    return xp(a, b).add(a, b)
+
+
+@register("Add", 1, 6, symbolic=True)
+def add_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a + b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return add(a, align(a, b, axis, broadcast))
+
+
+@register("Sub", 7, 13, 14, symbolic=True)
+def sub(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a - b``, broadcast."""
+    return xp(a, b).subtract(a, b)
+
+
+@register("Sub", 1, 6, symbolic=True)
+def sub_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a - b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return sub(a, align(a, b, axis, broadcast))
+
+
+@register("Mul", 7, 13, 14, symbolic=True)
+def mul(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a * b``, broadcast."""
+    return xp(a, b).multiply(a, b)
+
+
+@register("Mul", 1, 6, symbolic=True)
+def mul_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a * b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return mul(a, align(a, b, axis, broadcast))
+
+
+@register("Div", 7, 13, 14, symbolic=True)
+def div(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """``a / b``, broadcast; of integers, toward zero (by 0: any integer)."""
+    if is_symbolic(a) or is_symbolic(b):
+        return _divide_dims(a, b)
+    if _is_integer(a, b):
+        return _divide_integers(a, b)
+    return xp(a, b).true_divide(a, b)
+
+
+@register("Div", 1, 6, symbolic=True)
+def div_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``a / b``, ``b`` aligned with ``a`` from ``axis`` on."""
+    return div(a, align(a, b, axis, broadcast))
+
+
+def _is_integer(*values: Any) -> bool:
+    return jnp.issubdtype(xp(*values).result_type(*values), np.integer)
+
+
+def _divide_integers(a: Any, b: Any) -> Any:
+    if xp(a, b) is jnp:
+        dtype = jnp.result_type(a, b)
+        return lax.div(*jnp.broadcast_arrays(jnp.asarray(a, dtype), jnp.asarray(b, dtype)))
+    # An absolute value would overflow for the lowest integer, so the floor is corrected instead.
+    inexact = np.not_equal(np.remainder(a, b), 0)
+    return np.floor_divide(a, b) + (inexact & (np.less(a, 0) != np.less(b, 0)))
+
+
+def _divide_dims(a: Any, b: Any) -> Any:
+    positive = less(0, b)
+    if xp(positive) is np and np.all(positive):
+        return maximum(a, 0) // b - maximum(np.negative(a), 0) // b
+    return _divide_integers(lift(a), lift(b))
+
+
+def _mod_tangent(da: Any, db: Any, a: Any, b: Any, *, fmod: int) -> Any:
+    quotient = jnp.rint((a - mod(a, b, fmod=fmod)) / b)
+    return da - jnp.where(jnp.isfinite(quotient), quotient, 0) * db
+
+
+@register("Mod", 10, 13, 28, symbolic=True)
+@kink(_mod_tangent)
+def mod(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
+    """The remainder of ``a / b`` with the sign of ``b``, or of ``a`` if ``fmod``.
+
+    The derivative is that of ``a - n * b`` for the integer ``n`` in force, also at the jumps.
+    """
+    if is_symbolic(a) or is_symbolic(b):
+        return np.subtract(a, div(a, b) * b) if fmod else _mod_dims(a, b)
+    m = xp(a, b)
+    if fmod:
+        return m.fmod(a, b)
+    remainder = m.remainder(a, b)
+    if _is_integer(a, b):
+        return remainder
+    return m.where(remainder == 0, m.copysign(m.zeros_like(remainder), b), remainder)
+
+
+def _mod_dims(a: Any, b: Any) -> Any:
+    positive = less(0, b)
+    if xp(positive) is np and np.all(positive):
+        return np.remainder(a, b)
+    return jnp.remainder(lift(a), lift(b))
+
+
+def _power_tangent(dx: Any, dy: Any, x: Any, y: Any) -> Any:
+    slope = jnp.where(y == 0, 0, y * _power(x, jnp.where(y == 0, 1, y - 1)))
+    tangent = slope * dx
+    if dy is not None:
+        tangent += jnp.where(x > 0, _power(x, y) * jnp.log(jnp.where(x > 0, x, 1)), 0) * dy
+    return tangent
+
+
+@kink(_power_tangent)
+def _power(x: Any, y: Any, /) -> Any:
+    return xp(x, y).power(x, y)
+
+
+@register("Pow", 7, 12, 13, 15)
+def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y`` in the type of ``x``, broadcast; exact for integers.
+
+    Of integers, a negative power of anything but 1 and -1 is 0. Derivatives at (0, 0): 0 and 0.
+    The one by ``y`` is 0 where ``x <= 0``, as the power is defined at integer ``y`` only there.
+    """
+    m = xp(x, y)
+    x, y = m.asarray(x), m.asarray(y)
+    if not jnp.issubdtype(x.dtype, np.integer):
+        # Half precision holds few integers exactly, and the parity of y decides the sign.
+        work = np.float32 if x.dtype.itemsize < 4 else x.dtype  # noqa: PLR2004 - bytes of float32
+        return _power(x.astype(work), y.astype(work)).astype(x.dtype)
+    if jnp.issubdtype(y.dtype, np.integer):
+        return _power_of_integers(x, y.astype(x.dtype))
+    rounded = m.power(x.astype(float), y.astype(float)).astype(x.dtype)
+    return m.where(y == m.trunc(y), _power_of_integers(x, y.astype(x.dtype)), rounded)
+
+
+def _power_of_integers(x: Any, y: Any) -> Any:
+    m = xp(x, y)
+    exponent = m.abs(y) & np.iinfo(y.dtype).max  # the lowest integer has no absolute value
+    return m.where((y < 0) & (m.abs(x) != 1), m.zeros_like(x), m.power(x, exponent))
+
+
+@register("Pow", 1)
+def pow_1(x: ArrayLike, y: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
+    """``x ** y``, ``y`` aligned with ``x`` from ``axis`` on."""
+    return pow(x, align(x, y, axis, broadcast))
+
+
+def _tied(extreme: Callable[..., Any]) -> Callable[..., Any]:
+    """The tangent of a maximum or minimum: equal shares for all inputs that attain it."""
+
+    def tangent(*args: Any) -> Any:
+        tangents, data = args[: len(args) // 2], args[len(args) // 2 :]
+        out = extreme(*data)
+        ties = [x == out for x in data]
+        count = jnp.maximum(builtins.sum(t.astype(out.dtype) for t in ties), 1)
+        shares = (jnp.where(t, dx / count, 0) for t, dx in zip(ties, tangents, strict=True))
+        return builtins.sum(shares).astype(out.dtype)
+
+    return tangent
+
+
+@register("Max", 1, 6, 8, 12, 13, symbolic=True)
+@kink(lambda *args: _tied(max)(*args))
+def max(*data_0: ArrayLike) -> Array:
+    """The greatest of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
+    return functools.reduce(maximum, data_0)
+
+
+@register("Min", 1, 6, 8, 12, 13, symbolic=True)
+@kink(lambda *args: _tied(min)(*args))
+def min(*data_0: ArrayLike) -> Array:
+    """The least of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
+    return functools.reduce(minimum, data_0)
+
+
+@register("Sum", 1, 6, 8, 13)
+def sum(*data_0: ArrayLike) -> Array:
+    """The sum of the inputs, broadcast."""
+    return functools.reduce(add, data_0)
+
+
+@register("Mean", 1, 6, 8, 13)
+def mean(*data_0: ArrayLike) -> Array:
+    """The mean of the inputs, broadcast."""
+    return div(sum(*data_0), len(data_0))
+
+
+@register("Abs", 1, 6, 13, symbolic=True)
+@kink(lambda dx, x: jnp.where(x > 0, dx, jnp.where(x < 0, -dx, 0)))
+def abs(x: ArrayLike, /) -> Array:
+    """``|x|``. Derivative at 0: 0."""
+    return maximum(x, np.negative(x)) if is_symbolic(x) else xp(x).abs(x)
+
+
+@register("Neg", 1, 6, 13, symbolic=True)
+def neg(x: ArrayLike, /) -> Array:
+    """``-x``."""
+    return xp(x).negative(x)
+
+
+@register("Sign", 9, 13)
+def sign(input: ArrayLike, /) -> Array:
+    """1, 0 or -1 as the input is positive, zero or negative. Derivative: 0."""
+    return xp(input).sign(input)
+
+
+@register("Ceil", 1, 6, 13)
+def ceil(x: ArrayLike, /) -> Array:
+    """The least integer not below ``x``. Derivative: 0."""
+    return xp(x).ceil(x)
+
+
+@register("Floor", 1, 6, 13)
+def floor(x: ArrayLike, /) -> Array:
+    """The greatest integer not above ``x``. Derivative: 0."""
+    return xp(x).floor(x)
+
+
+@register("Round", 11, 22)
+def round(x: ArrayLike, /) -> Array:
+    """The nearest integer, the even one of two. Derivative: 0."""
+    return xp(x).rint(x)
+
+
+@register("Reciprocal", 1, 6, 13)
+def reciprocal(x: ArrayLike, /) -> Array:
+    """``1 / x``."""
+    return xp(x).reciprocal(x)
+
+
+@register("BitwiseAnd", 18)
+def bitwise_and(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The bits that ``a`` and ``b`` share, broadcast."""
+    return xp(a, b).bitwise_and(a, b)
+
+
+@register("BitwiseOr", 18)
+def bitwise_or(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The bits of ``a`` or ``b``, broadcast."""
+    return xp(a, b).bitwise_or(a, b)
+
+
+@register("BitwiseXor", 18)
+def bitwise_xor(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The bits in which ``a`` and ``b`` differ, broadcast."""
+    return xp(a, b).bitwise_xor(a, b)
+
+
+@register("BitwiseNot", 18)
+def bitwise_not(x: ArrayLike, /) -> Array:
+    """Every bit of ``x`` flipped."""
+    return xp(x).invert(x)
+
+
+@register("BitShift", 11, 28)
+def bit_shift(x: ArrayLike, y: ArrayLike, /, *, direction: str) -> Array:
+    """``x`` shifted by ``y`` bits to the ``"LEFT"`` or ``"RIGHT"``, which keeps the sign.
+
+    A shift by a negative number or by the width of the type or more leaves no bit of ``x``: it
+    gives 0, or -1 for a negative ``x`` shifted to the right.
+
+    Raises:
+        InvalidModelError: if ``direction`` is another word.
+    """
+    if direction not in ("LEFT", "RIGHT"):
+        raise InvalidModelError(f"direction is {direction!r}, expected 'LEFT' or 'RIGHT'")
+    m = xp(x, y)
+    x, y = m.asarray(x), m.asarray(y)
+    shift = m.left_shift if direction == "LEFT" else m.right_shift
+    zero = m.zeros_like(x)
+    rest = zero if direction == "LEFT" else m.where(x < 0, ~zero, zero)
+    within = (y >= 0) & (y < np.iinfo(x.dtype).bits)
+    return m.where(within, shift(x, m.where(within, y, m.zeros_like(y))), rest)

@@ -1,3 +1,394 @@
-"""Operators that move, reshape or make values without computing on them."""
+"""Operators that move or reshape values without computing on them."""
 
-__all__ = []
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import (
+    as_dims,
+    broadcast_dims,
+    dimensions,
+    infer_dim,
+    lift,
+    same_dim,
+    shape_is_symbolic,
+    xp,
+)
+from jaxonnx.registry import register
+
+__all__ = [
+    "concat",
+    "expand",
+    "flatten",
+    "identity",
+    "reshape",
+    "shape",
+    "size",
+    "slice",
+    "split",
+    "squeeze",
+    "tile",
+    "transpose",
+    "unsqueeze",
+]
+
+_FAR = 2**31 - 1
+"""Exporters write this or more (or less than its negative) for "to the end"."""
+
+
+@register("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, symbolic=True)
+def identity(input: Any, /) -> Any:
+    """``input``, which may also be a sequence or an optional value."""
+    return input
+
+
+@register("Shape", 15, 19, 21, 23, 24, 25, symbolic=True)
+def shape(data: ArrayLike, /, *, start: int = 0, end: int | None = None) -> np.ndarray:
+    """The sizes of the dimensions from ``start`` to ``end``: always a known 1-d int64 array."""
+    dims = np.shape(data)
+    rank = len(dims)
+    first, last = (
+        max(0, min(v + rank if v < 0 else v, rank)) for v in (start, rank if end is None else end)
+    )
+    return dimensions(dims[first:last])
+
+
+@register("Shape", 1, 13, symbolic=True)
+def shape_1(data: ArrayLike, /) -> np.ndarray:
+    """The sizes of all dimensions: always a known 1-d int64 array."""
+    return dimensions(np.shape(data))
+
+
+@register("Size", 1, 13, 19, 21, 23, 24, 25, symbolic=True)
+def size(data: ArrayLike, /) -> np.ndarray:
+    """The number of elements: always a known 0-d int64 array."""
+    return dimensions([math.prod(np.shape(data))]).reshape(())
+
+
+@register("Reshape", 14, 19, 21, 23, 24, 25, static=["shape"], symbolic=True)
+def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Array:
+    """Reshape where -1 is inferred and 0 copies the input's size, or is 0 with ``allowzero``.
+
+    Raises:
+        InvalidModelError: if ``shape`` does not have as many elements as ``data``.
+    """
+    old, dims = np.shape(data), [*as_dims(shape)]
+    fixed = [isinstance(d, int) for d in dims]
+    if not allowzero:
+        copied = [k for k, d in enumerate(dims) if fixed[k] and d == 0]
+        if any(k >= len(old) for k in copied):
+            raise InvalidModelError(
+                f"shape {dims} copies dimension {copied[-1]} of an input of rank {len(old)}"
+            )
+        dims = [old[k] if k in copied else d for k, d in enumerate(dims)]
+    unknown = [k for k, d in enumerate(dims) if fixed[k] and d == -1]
+    if len(unknown) > 1:
+        raise InvalidModelError(f"shape {dims} has more than one -1")
+    if unknown:
+        rest = dims[: unknown[0]] + dims[unknown[0] + 1 :]
+        if not shape_is_symbolic([*old, *rest]) and _indivisible(old, rest):
+            raise _mismatch(old, dims)
+        dims[unknown[0]] = infer_dim(old, rest)
+    elif not shape_is_symbolic([*old, *dims]) and math.prod(old) != math.prod(dims):
+        raise _mismatch(old, dims)
+    return xp(data).reshape(data, tuple(dims))
+
+
+def _indivisible(old: Sequence[int], rest: Sequence[int]) -> bool:
+    left = math.prod(rest)
+    return left == 0 or math.prod(old) % left != 0
+
+
+def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
+    return InvalidModelError(
+        f"cannot reshape {list(old)} ({math.prod(old)} elements) to {list(dims)}; if a size in it "
+        "was baked in when the model was exported, call it at that size or export it again with a "
+        "dynamic dimension"
+    )
+
+
+@register("Reshape", 5, 13, static=["shape"], symbolic=True)
+def reshape_5(data: ArrayLike, shape: ArrayLike, /) -> Array:
+    """Reshape where -1 is inferred and 0 copies the input's size."""
+    return reshape(data, shape)
+
+
+@register("Reshape", 1, symbolic=True)
+def reshape_1(data: ArrayLike, /, *, shape: Sequence[int] | None = None) -> Array:
+    """Reshape by an attribute, where -1 is inferred and 0 copies the input's size."""
+    return reshape(data, np.array(shape or (), np.int64))
+
+
+@register("Flatten", 11, 13, 21, 23, 24, 25)
+def flatten(input: ArrayLike, /, *, axis: int = 1) -> Array:
+    """A matrix of the dimensions before ``axis`` by those from it on."""
+    dims = np.shape(input)
+    axis = axis + len(dims) if axis < 0 else axis
+    return xp(input).reshape(input, (math.prod(dims[:axis]), math.prod(dims[axis:])))
+
+
+@register("Flatten", 1, 9)
+def flatten_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
+    """A matrix of the dimensions before ``axis``, which is not negative, by those from it on."""
+    return flatten(input, axis=axis)
+
+
+@register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True)
+def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array:
+    """Dimensions in the order ``perm``, by default reversed."""
+    return xp(data).transpose(data, perm)
+
+
+@register("Squeeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
+def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
+    """Without the dimensions ``axes`` of size 1, by default all that are provably 1."""
+    dims = np.shape(data)
+    if axes is None:
+        chosen = tuple(k for k, d in enumerate(dims) if same_dim(d, 1))
+    else:
+        chosen = _axes(as_dims(axes), len(dims))
+    for axis in chosen:
+        if isinstance(dims[axis], int) and dims[axis] != 1:
+            raise InvalidModelError(f"axis {axis} of shape {list(dims)} is not of size 1")
+    return xp(data).squeeze(data, chosen)
+
+
+@register("Squeeze", 1, 11, symbolic=True)
+def squeeze_1(data: ArrayLike, /, *, axes: Sequence[int] | None = None) -> Array:
+    """Without the dimensions ``axes`` of size 1, by default all of size 1."""
+    return squeeze(data, None if axes is None else np.array(axes))
+
+
+@register("Unsqueeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
+def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
+    """With new dimensions of size 1 at the positions ``axes`` of the result."""
+    positions = as_dims(axes)
+    return xp(data).expand_dims(data, _axes(positions, np.ndim(data) + len(positions)))
+
+
+@register("Unsqueeze", 1, 11, symbolic=True)
+def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
+    """With new dimensions of size 1 at the positions ``axes`` of the result."""
+    return unsqueeze(data, np.array(axes))
+
+
+def _axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Non-negative axes, each within the rank and named once."""
+    found = tuple(a + rank if a < 0 else a for a in axes)
+    if any(not 0 <= a < rank for a in found) or len(set(found)) < len(found):
+        raise InvalidModelError(f"axes {list(axes)} do not fit rank {rank} or repeat")
+    return found
+
+
+@register("Concat", 4, 11, 13, symbolic=True)
+def concat(*inputs: ArrayLike, axis: int) -> Array:
+    """Joined along ``axis``."""
+    return xp(*inputs).concatenate(inputs, axis=axis)
+
+
+@register("Concat", 1, symbolic=True)
+def concat_1(*inputs: ArrayLike, axis: int | None = None) -> Array:
+    """Joined along ``axis``, by default 1."""
+    return concat(*inputs, axis=1 if axis is None else axis)
+
+
+@register("Expand", 8, 13, static=["shape"], symbolic=True)
+def expand(input: ArrayLike, shape: ArrayLike, /) -> Array:
+    """Broadcast together with ``shape``: a size of 1 on either side gives way to the other."""
+    dims = broadcast_dims(np.shape(input), as_dims(shape))
+    if shape_is_symbolic(dims) and isinstance(input, np.ndarray):
+        input = lift(input)
+    return xp(input).broadcast_to(input, dims)
+
+
+@register("Tile", 6, 13, static=["repeats"], symbolic=True)
+def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
+    """Each dimension repeated as often as ``repeats`` says."""
+    counts, dims = as_dims(repeats), np.shape(input)
+    if len(counts) != len(dims):
+        raise InvalidModelError(f"{len(counts)} repeats for an input of rank {len(dims)}")
+    if shape_is_symbolic([*counts, *dims]) and isinstance(input, np.ndarray):
+        input = lift(input)
+    pairs = [d for pair in zip(counts, dims, strict=True) for d in pair]
+    spread = xp(input).expand_dims(input, tuple(range(0, 2 * len(dims), 2)))
+    spread = xp(input).broadcast_to(spread, tuple(pairs))
+    return spread.reshape(tuple(c * d for c, d in zip(counts, dims, strict=True)))
+
+
+@register("Tile", 1, static=["tiles", "axis"], symbolic=True)
+def tile_1(input: ArrayLike, tiles: ArrayLike, axis: ArrayLike, /) -> Array:
+    """One dimension repeated ``tiles`` times."""
+    repeats = np.ones(np.ndim(input), object)
+    repeats[as_dims(axis)[0]] = as_dims(tiles)[0]
+    return tile(input, dimensions(repeats))
+
+
+@register("Slice", 10, 11, 13, static=["starts", "ends", "axes", "steps"], symbolic=True)
+def slice(
+    data: ArrayLike,
+    starts: ArrayLike,
+    ends: ArrayLike,
+    axes: ArrayLike | None = None,
+    steps: ArrayLike | None = None,
+    /,
+) -> Array:
+    """``data[start:end:step]`` on each of ``axes``, by default the first ones.
+
+    Negative positions count from the end, positions beyond a side are clamped, and a negative step
+    goes backward.
+    """
+    rank = np.ndim(data)
+    firsts, lasts = as_dims(starts), as_dims(ends)
+    chosen = range(len(firsts)) if axes is None else _axes(as_dims(axes), rank)
+    strides = (1,) * len(firsts) if steps is None else as_dims(steps)
+    if not len(firsts) == len(lasts) == len(chosen) == len(strides):
+        raise InvalidModelError(
+            f"{len(firsts)} starts, {len(lasts)} ends, {len(chosen)} axes and {len(strides)} steps"
+        )
+    for axis, first, last, step in zip(chosen, firsts, lasts, strides, strict=True):
+        data = _slice_axis(data, axis, first, last, step)
+    return data  # pyright: ignore[reportReturnType]
+
+
+@register("Slice", 1, symbolic=True)
+def slice_1(
+    data: ArrayLike,
+    /,
+    *,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None = None,
+) -> Array:
+    """``data[start:end]`` on each of ``axes``, by default the first ones."""
+    return slice(data, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
+
+
+def _slice_axis(data: Any, axis: int, first: Any, last: Any, step: int) -> Any:
+    """One axis sliced; where the step is negative the axis is reversed first."""
+    count = data.shape[axis]
+    if step == 0:
+        raise InvalidModelError("a step of Slice is 0")
+    if step < 0:
+        data = xp(data).flip(data, axis)
+        first = _position(first, count, count - 1)
+        last = _position(last, count, count - 1, least=-1)
+        first, last, step = count - 1 - first, count - 1 - last, -step
+    else:
+        first, last = _position(first, count, count), _position(last, count, count)
+    last = core.max_dim(first, last)
+    if not shape_is_symbolic([first, last]) and not isinstance(data, jax.Array):
+        return data[(np.s_[:],) * axis + (np.s_[first:last:step],)]
+    data = lift(data) if isinstance(data, np.ndarray) else data
+    return lax.slice_in_dim(data, first, last, step, axis)
+
+
+def _position(value: Any, count: Any, most: Any, least: int = 0) -> Any:
+    """A start or end as a position between ``least`` and ``most``."""
+    if isinstance(value, int):
+        if value >= _FAR:
+            return most
+        if value <= -_FAR:
+            return least
+    negative = value < 0 if isinstance(value, int) else _is_negative(value)
+    value = value + count if negative else value
+    return core.min_dim(core.max_dim(value, least), most)
+
+
+def _is_negative(value: Any) -> bool:
+    """Whether a dimension expression is below 0; an undecided one counts as a position."""
+    try:
+        return bool(value < 0)
+    except jax.errors.InconclusiveDimensionOperation:
+        return False
+
+
+@register("Split", 18, static=["split"], symbolic=True)
+def split(
+    input: ArrayLike,
+    split: ArrayLike | None = None,
+    /,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+) -> tuple[Array, ...]:
+    """Cut along ``axis`` into the sizes ``split`` or into ``num_outputs`` parts.
+
+    The parts are equal but for the last, which is smaller where the size is no multiple.
+
+    Raises:
+        InvalidModelError: if both or neither is given, or the sizes do not add up.
+    """
+    count = np.shape(input)[axis]
+    if (split is None) == (num_outputs is None):
+        raise InvalidModelError("exactly one of the input split and num_outputs is to be given")
+    if num_outputs is None:
+        return _cut(input, as_dims(split), axis)
+    part = -(-count // num_outputs)
+    if isinstance(count, int) and part * (num_outputs - 1) > count:
+        raise InvalidModelError(f"size {count} gives fewer than {num_outputs} parts of {part}")
+    return _cut(input, (part,) * (num_outputs - 1) + (count - part * (num_outputs - 1),), axis)
+
+
+@register("Split", 13, static=["split"], symbolic=True)
+def split_13(
+    input: ArrayLike, split: ArrayLike | None = None, /, *, axis: int = 0, outputs: int
+) -> tuple[Array, ...]:
+    """Cut along ``axis`` into the sizes ``split``, by default equal parts."""
+    sizes = _equal_parts(input, axis, outputs) if split is None else as_dims(split)
+    return _cut(input, sizes, axis)
+
+
+@register("Split", 2, 11, symbolic=True)
+def split_2(
+    input: ArrayLike, /, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int
+) -> tuple[Array, ...]:
+    """Cut along ``axis`` into the sizes ``split``, by default equal parts."""
+    return _cut(input, split or _equal_parts(input, axis, outputs), axis)
+
+
+@register("Split", 1, static=["split_"], symbolic=True)
+def split_1(
+    input: ArrayLike,
+    split_: ArrayLike | None = None,
+    /,
+    *,
+    axis: int | None = None,
+    split: Sequence[int] | None = None,
+    outputs: int,
+) -> tuple[Array, ...]:
+    """Cut along ``axis`` into sizes given as attribute or input, by default equal parts."""
+    given = split or (None if split_ is None else as_dims(split_))
+    chosen = axis or 0
+    return _cut(input, given or _equal_parts(input, chosen, outputs), chosen)
+
+
+def _equal_parts(input: Any, axis: int, outputs: int) -> tuple[Any, ...]:
+    count = np.shape(input)[axis]
+    if isinstance(count, int) and count % outputs:
+        raise InvalidModelError(f"size {count} of axis {axis} is no multiple of {outputs} outputs")
+    return (count // outputs,) * outputs
+
+
+def _cut(input: Any, sizes: Sequence[Any], axis: int) -> tuple[Array, ...]:
+    """Consecutive parts of the given sizes."""
+    rank, count = np.ndim(input), np.shape(input)[axis]
+    if not shape_is_symbolic([count, *sizes]) and sum(sizes) != count:
+        raise InvalidModelError(f"sizes {list(sizes)} do not add up to {count}, axis {axis}")
+    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
+    axis = axis % rank
+    if isinstance(input, np.ndarray) and shape_is_symbolic(ends):
+        input = lift(input)
+    if isinstance(input, np.ndarray):
+        return tuple(np.split(input, ends[:-1], axis))  # pyright: ignore[reportReturnType]
+    starts = [0, *ends[:-1]]
+    return tuple(
+        lax.slice_in_dim(jnp.asarray(input), a, b, 1, axis)
+        for a, b in zip(starts, ends, strict=True)
+    )

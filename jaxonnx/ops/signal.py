@@ -1,3 +1,170 @@
-"""Signal processing."""
+"""Fourier transforms, windows and the mel scale."""
 
-__all__ = []
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import as_dims
+from jaxonnx.registry import register
+from jaxonnx.tensors import dtype_of
+
+__all__ = [
+    "blackman_window",
+    "dft",
+    "hamming_window",
+    "hann_window",
+    "mel_weight_matrix",
+    "stft",
+]
+
+_FLOAT = 1  # ONNX's number of float32
+
+
+@register("DFT", 20, static=["dft_length", "axis"])
+def dft(
+    input: ArrayLike,  # noqa: A002 - ONNX's name
+    dft_length: ArrayLike | None = None,
+    axis: ArrayLike | None = None,
+    /,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Array:
+    """Discrete Fourier transform along ``axis`` (-2 if absent), half types in float32.
+
+    The last dimension holds real and imaginary part, or the real part alone. The signal is cut or
+    zero-padded to ``dft_length``. With ``onesided``, the transform gives the ``dft_length // 2 +
+    1`` first bins of a real signal, and the inverse a real signal from them.
+
+    Raises:
+        InvalidModelError: if ``axis`` is out of range or the last one, or ``onesided`` meets a
+            complex signal, or real bins.
+    """
+    x = jnp.asarray(input)
+    axis = -2 if axis is None else as_dims(axis)[0]
+    if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1:
+        raise InvalidModelError(f"axis is {axis}, expected one of {x.ndim - 1} signal dimensions")
+    axis %= x.ndim
+    length = None if dft_length is None else as_dims(dft_length)[0]
+    signal = _complex(x)
+    if onesided and jnp.iscomplexobj(signal) != bool(inverse):
+        kind = "one-sided bins are complex" if inverse else "a one-sided transform takes real input"
+        raise InvalidModelError(f"shape {x.shape} ends in {x.shape[-1]} parts, but {kind}")
+    if onesided:
+        transform = jnp.fft.irfft if inverse else jnp.fft.rfft
+    else:
+        transform = jnp.fft.ifft if inverse else jnp.fft.fft
+    return _parts(transform(signal, length, axis), x.dtype)
+
+
+@register("DFT", 17, static=["dft_length"])
+def dft_17(
+    input: ArrayLike,  # noqa: A002 - ONNX's name
+    dft_length: ArrayLike | None = None,
+    /,
+    *,
+    axis: int = 1,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Array:
+    """:func:`dft` with ``axis`` as an attribute, 1 unless given."""
+    return dft(input, dft_length, np.asarray(axis), inverse=inverse, onesided=onesided)
+
+
+@register("STFT", 17, static=["frame_step", "frame_length"])
+def stft(
+    signal: ArrayLike,
+    frame_step: ArrayLike,
+    window: ArrayLike | None = None,
+    frame_length: ArrayLike | None = None,
+    /,
+    *,
+    onesided: int = 1,
+) -> Array:
+    """Fourier transforms of the windowed frames that start every ``frame_step`` samples.
+
+    The signal is (batch, length, parts), the result (batch, frames, bins, 2). Frames have the
+    length of the window, or ``frame_length``, or that of the signal. Half types are transformed
+    in float32.
+
+    Raises:
+        InvalidModelError: if the window has another length than the frames, or ``onesided``
+            meets a complex signal.
+    """
+    x = jnp.asarray(signal)
+    size: Any = x.shape[1] if window is None else jnp.shape(window)[0]
+    if frame_length is not None:
+        (size,) = as_dims(frame_length)
+    if window is not None:
+        if jnp.shape(window) != (size,):
+            raise InvalidModelError(f"window has shape {jnp.shape(window)}, expected ({size},)")
+        window = jnp.asarray(window).astype(_wide(x.dtype))
+    (step,) = as_dims(frame_step)
+    starts = jnp.arange((x.shape[1] - size) // step + 1, dtype=np.int32) * step
+    cut = jax.vmap(lambda s: lax.dynamic_slice_in_dim(x, s, size, axis=1), out_axes=1)
+    frames = _complex(cut(starts))
+    if onesided and jnp.iscomplexobj(frames):
+        raise InvalidModelError(f"the signal of shape {x.shape} is complex, but onesided is 1")
+    frames = frames if window is None else frames * window
+    return _parts((jnp.fft.rfft if onesided else jnp.fft.fft)(frames), x.dtype)
+
+
+def _wide(dtype: Any) -> np.dtype:
+    """The dtype to compute in: no transform takes half precision."""
+    return np.promote_types(dtype, np.float32)
+
+
+def _complex(x: Array) -> Array:
+    """The complex array, or the real one, whose parts are in the last dimension of ``x``."""
+    x = x.astype(_wide(x.dtype))
+    if x.shape[-1] == 1:
+        return x[..., 0]
+    return lax.complex(x[..., 0], x[..., 1])
+
+
+def _parts(x: Array, dtype: Any) -> Array:
+    """Real and imaginary part, the latter if there is one, in a new last dimension."""
+    parts = [x.real, x.imag] if jnp.iscomplexobj(x) else [x]
+    return jnp.stack(parts, axis=-1).astype(dtype)
+
+
+@register("HannWindow", 17, static=["size"])
+def hann_window(size: ArrayLike, /, *, output_datatype: int = _FLOAT, periodic: int = 1) -> Array:
+    """``0.5 - 0.5 * cos(t)``, ``t`` over one period of ``size`` samples (less one if symmetric)."""
+    return _cosine_window(size, (0.5, 0.5), output_datatype, periodic)
+
+
+@register("HammingWindow", 17, static=["size"])
+def hamming_window(
+    size: ArrayLike, /, *, output_datatype: int = _FLOAT, periodic: int = 1
+) -> Array:
+    """``25/46 - 21/46 * cos(t)``, otherwise as :func:`hann_window`."""
+    return _cosine_window(size, (25 / 46, 21 / 46), output_datatype, periodic)
+
+
+@register("BlackmanWindow", 17, static=["size"])
+def blackman_window(
+    size: ArrayLike, /, *, output_datatype: int = _FLOAT, periodic: int = 1
+) -> Array:
+    """``0.42 - 0.5 * cos(t) + 0.08 * cos(2 * t)``, otherwise as :func:`hann_window`."""
+    return _cosine_window(size, (0.42, 0.5, 0.08), output_datatype, periodic)
+
+
+def _cosine_window(
+    size: ArrayLike, coefficients: tuple[float, ...], output_datatype: int, periodic: int
+) -> Array:
+    """``sum((-1)**n * coefficients[n] * cos(n * t))``; a symmetric window of one sample is 1."""
+    dtype = dtype_of(output_datatype)
+    (length,) = as_dims(size)
+    wide = np.float64 if dtype == np.float64 else np.float32
+    sample = jnp.arange(length, dtype=wide)
+    if not periodic and ...:
+        ...
+    angle = sample * (2 * math.pi / (length if periodic else length - 1))
+    return sum((-1) ** n * c * jnp.cos(n * angle) for n, c in enumerate(coefficients)).astype(dtype)

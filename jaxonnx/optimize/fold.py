@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from jaxonnx.plan import Graph, Node
+from jaxonnx.schema import is_random
 from jaxonnx.trace import Tracing
 
 _SHAPE_ONLY = ("Shape", "Size")
@@ -30,16 +31,17 @@ def fold_constants(
             kept.append(node)
             continue
         result = tracing.run(_single(node), {n: values[n] for n in node.inputs if n})
+        if not all(isinstance(r, np.ndarray) for r in result):  # a sequence
+            kept.append(node)
+            continue
         results = dict(zip(filter(None, node.outputs), result, strict=True))
         known |= results
         folded |= results
-    return dataclasses.replace(
-        graph, nodes=tuple(kept), constants={**graph.constants, **folded}
-    )
+    return dataclasses.replace(graph, nodes=tuple(kept), constants={**graph.constants, **folded})
 
 
 def _constant(node: Node, known: Mapping[str, np.ndarray]) -> bool:
-    plain = node.operator is not None and not node.subgraphs
+    plain = node.operator is not None and not node.subgraphs and not is_random(node)
     return plain and bool(node.inputs) and all(not n or n in known for n in node.inputs)
 
 

@@ -1,0 +1,5 @@
+"""``python -m jaxonnx``."""
+
+from jaxonnx.cli import main
+
+main()

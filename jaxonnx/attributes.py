@@ -1,0 +1,87 @@
+"""Attributes of nodes as Python values and arrays."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.numpy_helper
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.tensors import STRING, decode, decode_sparse
+
+_CONSTANT_FORMS = {
+    "value": None,
+    "sparse_value": None,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_string": STRING,
+    "value_strings": STRING,
+}
+
+
+def read_attribute(attribute: onnx.AttributeProto, folder: pathlib.Path | None = None) -> Any:
+    """The value of an attribute that is no graph: strings decoded, lists as tuples.
+
+    Args:
+        attribute: the attribute.
+        folder: where external data of its tensor may lie.
+
+    Raises:
+        InvalidModelError: if it has no type, or holds text that is not UTF-8.
+    """
+    kind = onnx.AttributeProto
+    if attribute.type == kind.TENSOR:
+        return decode(attribute.t, folder)
+    if attribute.type == kind.SPARSE_TENSOR:
+        return decode_sparse(attribute.sparse_tensor, folder)
+    if attribute.type == kind.TYPE_PROTO:
+        return attribute.tp.SerializeToString()
+    try:
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            return value.decode()
+        if isinstance(value, (int, float)):
+            return value
+        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
+    except ValueError as error:
+        raise InvalidModelError(f"attribute {attribute.name!r}: {error}") from error
+
+
+def function_bindings(function: onnx.FunctionProto, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value of every attribute of a function for a call; None where it has none."""
+    defaults = {a.name: read_attribute(a) for a in function.attribute_proto}
+    return dict.fromkeys(function.attribute) | defaults | dict(given)
+
+
+def constant(attributes: Mapping[str, Any], label: str) -> np.ndarray:
+    """The value of a ``Constant`` node, in any of its attribute forms.
+
+    Raises:
+        InvalidModelError: if it has not exactly one of them.
+    """
+    if len(attributes) != 1:
+        names = ", ".join(map(repr, attributes)) or "none"
+        raise InvalidModelError(f"{label}: exactly one attribute is expected, found {names}")
+    ((form, value),) = attributes.items()
+    return np.asarray(value, _CONSTANT_FORMS[form])
+
+
+def resolved(proto: onnx.NodeProto, attributes: Mapping[str, Any]) -> bytes:
+    """A serialised node whose attribute references are replaced by these values."""
+    plain = onnx.NodeProto()
+    plain.CopyFrom(proto)
+    del plain.attribute[:]
+    for attribute in proto.attribute:
+        if not attribute.ref_attr_name:
+            plain.attribute.append(attribute)
+        elif attribute.name in attributes:
+            value = attributes[attribute.name]
+            tensor = isinstance(value, np.ndarray)
+            value = onnx.numpy_helper.from_array(value) if tensor else value
+            plain.attribute.append(onnx.helper.make_attribute(attribute.name, value))
+    return plain.SerializeToString()

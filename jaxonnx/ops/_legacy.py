@@ -1,0 +1,37 @@
+"""The broadcasting of old binary operators, which is aligned by an attribute."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import same_dim, shape_is_symbolic, xp
+
+
+def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
+    """``b`` in a shape that NumPy broadcasts to the shape of ``a``.
+
+    Args:
+        a: the left operand, which the result takes its shape from.
+        b: one element, or a tensor whose dimensions are consecutive dimensions of ``a``.
+        axis: the dimension of ``a`` that is the first of ``b``; None: ``b`` is aligned at the end.
+        broadcast: whether the shapes may differ at all.
+
+    Raises:
+        InvalidModelError: if the shapes do not fit.
+    """
+    outer, inner = np.shape(a), np.shape(b)
+    if broadcast and all(same_dim(d, 1) for d in inner):
+        return xp(b).reshape(b, ())
+    start = len(outer) - len(inner) if axis is None else axis
+    covered = outer[start : start + len(inner)] if start >= 0 else ()
+    fits = len(covered) == len(inner) and (broadcast or len(inner) == len(outer))
+    if not fits or any(_differ(x, y) for x, y in zip(covered, inner, strict=True)):
+        where = f"from axis {axis} on" if axis is not None else "at the end"
+        rule = f"with broadcast=1 it must be found in it {where}" if broadcast else "broadcast is 0"
+        raise InvalidModelError(f"B has shape {inner}, A has {outer}; {rule}")
+    return xp(b).reshape(b, inner + (1,) * (len(outer) - start - len(inner)))
+
+
+def _differ(x: Any, y: Any) -> bool:
+    return not same_dim(x, y) and not shape_is_symbolic((x, y))

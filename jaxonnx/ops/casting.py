@@ -1,0 +1,132 @@
+"""Conversions between element types."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import onnx
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import is_symbolic, lift, xp
+from jaxonnx.registry import register
+from jaxonnx.tensors import dtype_of
+
+__all__ = ["bit_cast", "cast", "cast_like"]
+
+
+@register("Cast", 24, 25, 28, symbolic=True)
+def cast(
+    input: ArrayLike, /, *, to: int | np.dtype, saturate: int = 1, round_mode: str = "up"
+) -> Array:
+    """``input`` converted to the ONNX element type or NumPy dtype ``to``.
+
+    Floats are truncated toward zero where ``to`` is an integer type; the derivative is then 0. To
+    a float8 type values beyond the range become the largest finite one with ``saturate``, infinity
+    or NaN without; ``round_mode`` applies to float8e8m0 only.
+    """
+    dtype = _target(to)
+    if is_symbolic(input):
+        # Dimensions stay dimensions under every integer type.
+        return input if dtype.kind in "iu" else lift(input).astype(dtype)  # pyright: ignore[reportReturnType,reportArgumentType]
+    values: Any = input if isinstance(input, (np.ndarray, jax.Array)) else np.asarray(input)
+    if dtype.kind == "b":
+        return values != 0
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        return _to_e8m0(values, saturate, round_mode)
+    if dtype.name.startswith("float8") and saturate:
+        most = ml_dtypes.finfo(dtype).max
+        wide = values.astype(np.float32) if values.dtype != np.float64 else values
+        values = xp(values).clip(wide, -np.asarray(most, wide.dtype), np.asarray(most, wide.dtype))
+    if dtype.name == "float4_e2m1fn":
+        values = values.astype(np.float32)
+    if dtype.name in _NARROW and values.dtype.kind not in "iu":
+        values = values.astype(np.int32)  # then the high bits go, where XLA would saturate
+    return values.astype(dtype)
+
+
+_NARROW = ("int2", "uint2", "int4", "uint4")
+
+
+@register("Cast", 19, 21, 23, symbolic=True)
+def cast_19(input: ArrayLike, /, *, to: int | np.dtype, saturate: int = 1) -> Array:
+    """``input`` converted to the ONNX element type ``to``."""
+    return cast(input, to=to, saturate=saturate)
+
+
+@register("Cast", 6, 9, 13, symbolic=True)
+def cast_6(input: ArrayLike, /, *, to: int | np.dtype) -> Array:
+    """``input`` converted to the ONNX element type ``to``."""
+    return cast(input, to=to)
+
+
+@register("Cast", 1, symbolic=True)
+def cast_1(input: ArrayLike, /, *, to: str) -> Array:
+    """``input`` converted to the type that ``to`` names, such as ``"FLOAT"``."""
+    return cast(input, to=onnx.TensorProto.DataType.Value(to.upper()))
+
+
+def _to_e8m0(values: Any, saturate: int, round_mode: str) -> Array:
+    """Powers of two without sign or zero, as microscaling formats use for scales."""
+    np_ = xp(values)
+    wide = values.astype(np.float32)
+    mantissa, exponent = np_.frexp(wide)  # wide = mantissa * 2**exponent, mantissa in [0.5, 1)
+    up = {"up": mantissa > 0.5, "down": False, "nearest": mantissa >= 0.75}[round_mode]  # noqa: PLR2004
+    power = exponent - 1 + np_.asarray(up, np.int32)
+    least, most = -127, 127
+    inside = (power >= least) & (power <= most) & np_.isfinite(wide) & (wide > 0)
+    bounded = np_.where(wide > 0, np_.clip(power, least, most), least)
+    clipped = np_.where(np_.isinf(wide), most, bounded)
+    nan = np_.isnan(wide) if saturate else ~inside
+    code = np_.where(nan, 255, clipped + 127).astype(np.uint8)
+    if np_ is np:
+        return code.view(ml_dtypes.float8_e8m0fnu)
+    return lax.bitcast_convert_type(code, ml_dtypes.float8_e8m0fnu)
+
+
+@register("CastLike", 24, 25)
+def cast_like(
+    input: ArrayLike, target_type: ArrayLike, /, *, saturate: int = 1, round_mode: str = "up"
+) -> Array:
+    """``input`` converted to the dtype of ``target_type``."""
+    return cast(input, to=_dtype(target_type), saturate=saturate, round_mode=round_mode)
+
+
+@register("CastLike", 19, 21, 23)
+def cast_like_19(input: ArrayLike, target_type: ArrayLike, /, *, saturate: int = 1) -> Array:
+    """``input`` converted to the dtype of ``target_type``."""
+    return cast(input, to=_dtype(target_type), saturate=saturate)
+
+
+@register("CastLike", 15)
+def cast_like_15(input: ArrayLike, target_type: ArrayLike, /) -> Array:
+    """``input`` converted to the dtype of ``target_type``."""
+    return cast(input, to=_dtype(target_type))
+
+
+def _target(to: Any) -> np.dtype:
+    """The dtype that ``to`` names: an ONNX element type or anything NumPy takes for a dtype."""
+    dtype = dtype_of(to) if isinstance(to, int) else np.dtype(to)
+    if dtype is None:
+        raise InvalidModelError("the element type `to` is undefined")
+    return dtype
+
+
+def _dtype(value: Any) -> np.dtype:
+    return np.dtype(value.dtype if hasattr(value, "dtype") else jnp.result_type(value))
+
+
+@register("BitCast", 26)
+def bit_cast(input: ArrayLike, /, *, to: int | np.dtype) -> Array:
+    """The bits of ``input`` read as the equally wide type ``to``; there is no derivative."""
+    dtype = _target(to)
+    if isinstance(input, np.ndarray):
+        return np.atleast_1d(input).view(dtype).reshape(input.shape)  # pyright: ignore[reportReturnType]
+    if jnp.result_type(input).kind == "b":  # XLA's booleans have no bits to read
+        input = lax.convert_element_type(input, np.uint8)
+    if dtype.kind == "b":
+        return lax.bitcast_convert_type(input, np.uint8) != 0
+    return lax.bitcast_convert_type(input, dtype)

@@ -1,0 +1,71 @@
+"""Operators that make values from nothing but a shape or a range."""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import LITERAL_BYTES, as_dims, is_symbolic, shape_is_symbolic
+from jaxonnx.registry import register
+
+__all__ = ["constant_of_shape", "range"]
+
+
+@register("ConstantOfShape", 9, 20, 21, 23, 24, 25, static=["input"], symbolic=True)
+def constant_of_shape(input: ArrayLike, /, *, value: np.ndarray | None = None) -> Array:
+    """An array of shape ``input`` filled with the one element of ``value``, by default float 0."""
+    dims = as_dims(input)
+    element = np.zeros(1, np.float32) if value is None else np.asarray(value)
+    if element.size != 1:
+        raise InvalidModelError(f"value has {element.size} elements, expected 1")
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        raise InvalidModelError(f"shape {list(dims)} has a negative size")
+    return _module(dims, element.dtype).full(dims, element.reshape(()), element.dtype)
+
+
+@register("Range", 27, static=["start", "limit", "delta"], symbolic=True)
+def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type: int = 1) -> Array:
+    """``start + k * delta`` for every k that stays before ``limit``.
+
+    Half precision is computed in float32, whatever ``stash_type`` names, which is no less exact.
+    """
+    del stash_type
+    first, last, step = (as_dims(v)[0] if _whole(v) else float(v) for v in (start, limit, delta))  # pyright: ignore[reportArgumentType]
+    dtype = next(
+        (np.asarray(v).dtype for v in (delta, start) if not is_symbolic(v)), np.dtype(np.int64)
+    )
+    if isinstance(step, (int, float)) and step == 0:
+        raise InvalidModelError("delta is 0")
+    exact = isinstance(first, float)
+    count = math.ceil((last - first) / step) if exact else -(-(last - first) // step)
+    count = core.max_dim(count, 0)
+    if shape_is_symbolic([count]):
+        steps = lax.iota(dtype, count) * jnp.asarray(step, dtype)
+        return jnp.asarray(first, dtype) + steps
+    if shape_is_symbolic([first]):
+        return jnp.asarray(first, dtype) + jnp.arange(count, dtype=dtype) * jnp.asarray(step, dtype)
+    wide = dtype if dtype.itemsize >= 4 or not exact else np.dtype(np.float32)  # noqa: PLR2004
+    module = _module((count,), wide)
+    steps = module.arange(count).astype(wide) * np.asarray(step, wide)
+    return (np.asarray(first, wide) + steps).astype(dtype)
+
+
+@register("Range", 11, static=["start", "limit", "delta"], symbolic=True)
+def range_11(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /) -> Array:
+    """``start + k * delta`` for every k that stays before ``limit``."""
+    return range(start, limit, delta)
+
+
+def _whole(value: Any) -> bool:
+    return np.asarray(value).dtype.kind in "iuO"
+
+
+def _module(dims: Any, dtype: np.dtype) -> Any:
+    """``numpy`` for a small array, ``jax.numpy`` where it is symbolic or would be a big literal."""
+    if shape_is_symbolic(dims) or math.prod(dims) * dtype.itemsize > LITERAL_BYTES:
+        return jnp
+    return np

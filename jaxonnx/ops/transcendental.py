@@ -1,0 +1,127 @@
+"""Unary transcendental functions, and the square root."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.known import xp
+from jaxonnx.registry import register
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "log",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+
+
+@register("Sqrt", 1, 6, 13)
+def sqrt(x: ArrayLike, /) -> Array:
+    """The square root; NaN of negative numbers. Derivative at 0: infinity."""
+    return xp(x).sqrt(x)
+
+
+@register("Exp", 1, 6, 13)
+def exp(input: ArrayLike, /) -> Array:
+    """``e ** input``."""
+    return xp(input).exp(input)
+
+
+@register("Log", 1, 6, 13)
+def log(input: ArrayLike, /) -> Array:
+    """The natural logarithm. Derivative at 0: infinity."""
+    return xp(input).log(input)
+
+
+@register("Erf", 9, 13)
+def erf(input: ArrayLike, /) -> Array:
+    """The error function; of integers, cut off to an integer."""
+    x = jnp.asarray(input)
+    if jnp.issubdtype(x.dtype, np.integer):
+        return lax.erf(x.astype(float)).astype(x.dtype)
+    return lax.erf(x)
+
+
+@register("Sin", 7, 22)
+def sin(input: ArrayLike, /) -> Array:
+    """The sine of radians."""
+    return jnp.sin(input)
+
+
+@register("Cos", 7, 22)
+def cos(input: ArrayLike, /) -> Array:
+    """The cosine of radians."""
+    return jnp.cos(input)
+
+
+@register("Tan", 7, 22)
+def tan(input: ArrayLike, /) -> Array:
+    """The tangent of radians."""
+    return jnp.tan(input)
+
+
+@register("Asin", 7, 22)
+def asin(input: ArrayLike, /) -> Array:
+    """The arc sine in radians. Derivative at -1 and 1: infinity."""
+    return jnp.arcsin(input)
+
+
+@register("Acos", 7, 22)
+def acos(input: ArrayLike, /) -> Array:
+    """The arc cosine in radians. Derivative at -1 and 1: minus infinity."""
+    return jnp.arccos(input)
+
+
+@register("Atan", 7, 22)
+def atan(input: ArrayLike, /) -> Array:
+    """The arc tangent in radians."""
+    return jnp.arctan(input)
+
+
+@register("Sinh", 9, 22)
+def sinh(input: ArrayLike, /) -> Array:
+    """The hyperbolic sine."""
+    return jnp.sinh(input)
+
+
+@register("Cosh", 9, 22)
+def cosh(input: ArrayLike, /) -> Array:
+    """The hyperbolic cosine."""
+    return jnp.cosh(input)
+
+
+@register("Tanh", 1, 6, 13)
+def tanh(input: ArrayLike, /) -> Array:
+    """The hyperbolic tangent."""
+    return jnp.tanh(input)
+
+
+@register("Asinh", 9, 22)
+def asinh(input: ArrayLike, /) -> Array:
+    """The inverse hyperbolic sine."""
+    return jnp.arcsinh(input)
+
+
+@register("Acosh", 9, 22)
+def acosh(input: ArrayLike, /) -> Array:
+    """The inverse hyperbolic cosine, of numbers from 1 on. Derivative at 1: infinity."""
+    return jnp.arccosh(input)
+
+
+@register("Atanh", 9, 22)
+def atanh(input: ArrayLike, /) -> Array:
+    """The inverse hyperbolic tangent, of numbers between -1 and 1."""
+    return jnp.arctanh(input)

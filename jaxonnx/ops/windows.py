@@ -1,0 +1,93 @@
+"""Where the windows of convolutions and pools lie: shared by several families."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jax import core
+
+from jaxonnx.errors import InvalidModelError
+
+
+class Windows(NamedTuple):
+    """Windows over the spatial dimensions, one element for each.
+
+    Attributes:
+        kernel: elements of a window.
+        strides: steps from window to window.
+        dilations: steps from element to element in a window.
+        pads: elements added at the beginning and the end; dimension expressions where a size
+            that decides them is symbolic.
+    """
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[tuple[Any, Any], ...]
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """From the first to the last element of a window, both included."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+
+def place(
+    sizes: Sequence[Any],
+    kernel: Sequence[int],
+    *,
+    auto_pad: str = "NOTSET",
+    pads: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    ceil_mode: int = 0,
+) -> Windows:
+    """The windows that ONNX's attributes describe over dimensions of these ``sizes``.
+
+    ``SAME_UPPER`` and ``SAME_LOWER`` pad for ``ceil(size / stride)`` windows, an odd element going
+    to the end or to the beginning. ``ceil_mode`` pads the end for a last window that does not fit,
+    unless it would start there; with an ``auto_pad`` it changes nothing, by the formulas of the
+    specification.
+
+    Raises:
+        InvalidModelError: if an attribute has not one element (pads: two) per spatial dimension,
+            or ``auto_pad`` is unknown.
+    """
+    rank = len(sizes)
+    lengths = [("kernel_shape", kernel, rank), ("strides", strides, rank)]
+    for name, given, length in [*lengths, ("dilations", dilations, rank), ("pads", pads, 2 * rank)]:
+        if given is not None and len(given) != length:
+            raise InvalidModelError(
+                f"{name} has {len(given)} elements {tuple(given)}, expected {length} for {rank} "
+                "spatial dimensions"
+            )
+    strides, dilations = (tuple(s) if s is not None else (1,) * rank for s in (strides, dilations))
+    begins_ends = (
+        tuple(pads) if pads is not None and auto_pad in ("", "NOTSET") else (0,) * 2 * rank
+    )
+    explicit = tuple(zip(begins_ends[:rank], begins_ends[rank:], strict=True))
+    found = Windows(tuple(kernel), strides, dilations, explicit)
+    axes = list(zip(sizes, found.extents, strides, explicit, strict=True))
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [(-(-n // s) - 1) * s + extent - n for n, extent, s, _ in axes]
+        return found._replace(pads=tuple(split(t, auto_pad) for t in totals))
+    if auto_pad not in ("", "NOTSET", "VALID"):
+        raise InvalidModelError(
+            f"auto_pad is {auto_pad!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"
+        )
+    if ceil_mode and auto_pad != "VALID":
+        ends = []
+        for n, extent, s, (begin, end) in axes:
+            fitting = -(-(n + begin + end - extent) // s) + 1
+            count = core.min_dim(fitting, -(-(n + begin) // s))
+            ends.append((begin, (count - 1) * s + extent - n - begin))
+        return found._replace(pads=tuple(ends))
+    return found
+
+
+def split(total: Any, auto_pad: str) -> tuple[Any, Any]:
+    """Padding in two halves, the larger at the end for SAME_UPPER, else at the beginning.
+
+    What is negative is cropped from the end.
+    """
+    padded = core.max_dim(total, 0)
+    begin = padded // 2 if auto_pad == "SAME_UPPER" else padded - padded // 2
+    return begin, total - begin

@@ -1,0 +1,54 @@
+"""What the documents say is so: code runs, commands are those of the CI, tables are up to date."""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", _blocks("python"))
+def test_readme_code_runs(code):
+    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
+
+
+def test_readme_commands_are_those_of_the_ci():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    install, test, *_ = [block.strip() for block in _blocks("sh")]
+    assert install in script
+    assert test in script
+    assert install == "pip install . && jaxonnx demo"
+    assert "pytest" in test
+
+
+def test_generated_documents_are_up_to_date():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert not generate.stale(), "run python docs/generate.py"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)
+def test_example(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 80
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+def test_links_lead_somewhere(document):
+    path = ROOT / document
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
