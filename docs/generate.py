@@ -42,9 +42,10 @@ def from_definition(name: str, version: int) -> bool:
     if not schema.has_function or any(a.required for a in schema.attributes.values()):
         return False
     inputs = [f"x{k}" for k in range(schema.min_input)]
-    node = helper.make_node(name, inputs, ["y"])
+    outputs = [f"y{k}" for k in range(schema.min_output)]
+    node = helper.make_node(name, inputs, outputs)
     infos = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in inputs]
-    graph = helper.make_graph([node], name, infos, [onnx.ValueInfoProto(name="y")])
+    graph = helper.make_graph([node], name, infos, [onnx.ValueInfoProto(name="y0")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
     try:
         jaxonnx.load(model)

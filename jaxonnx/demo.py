@@ -55,7 +55,7 @@ def show(console: Console, clock: Clock) -> bool:
     with clock.step("tune"):
         before, after = _tune(model, x)
     say(f"Fine-tuned it on both for 5 steps: the loss fell from {before:.4f} to {after:.4f}.")
-    console.print(f"Seconds: {clock}", highlight=False)
+    console.print(f"Time: {clock}", highlight=False)
     return difference.ok and finite
 
 

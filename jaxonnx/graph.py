@@ -189,7 +189,7 @@ class _Reader:
             self.unsupported.setdefault(f"{node.title}: {fault}", []).append(node.place)
             return []
         if schema.is_constant(node):
-            frame.constants |= dict.fromkeys(outputs, constant(node.attributes, node.label))
+            frame.constants.update(dict.fromkeys(outputs, constant(node.attributes, node.label)))
             return []
         return [node]
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.errors import InputError
+from jaxonnx.known import x64_enabled
 from jaxonnx.plan import Spec
 
 _PYTHON = (bool, int, float, complex, list, tuple)
@@ -35,9 +36,7 @@ def bind(
         kwargs, args = {**args[0], **kwargs}, ()
     required = [s.name for s in specs if s.name not in defaults]
     if len(args) > len(required):
-        raise InputError(
-            f"{len(args)} inputs by position, expected {_signature(specs, defaults)}"
-        )
+        raise InputError(f"{len(args)} inputs by position, expected {_signature(specs, defaults)}")
     given = dict(zip(required, args, strict=False))
     for name, value in kwargs.items():
         if name in given:
@@ -68,8 +67,7 @@ def _conform(value: Any, spec: Spec) -> Any:
     if value.dtype != spec.dtype:
         if not _widens(value.dtype, spec.dtype):
             raise InputError(
-                f"input {spec.name!r}: {found}, expected {spec}; convert it, for example with "
-                f"x.astype({spec.dtype.name!r})"
+                f"input {spec.name!r}: {found}, expected {spec}; {_remedy(value, spec.dtype)}"
             )
         with jax.enable_x64(True):
             value = value.astype(spec.dtype)
@@ -102,6 +100,14 @@ def _from_python(array: np.ndarray, dtype: Any) -> np.ndarray:
     if jnp.issubdtype(dtype, np.integer) and not np.array_equal(cast.astype(array.dtype), array):
         raise OverflowError(f"{array.tolist()} is out of the range of {dtype.name}")
     return cast
+
+
+def _remedy(value: Any, declared: np.dtype) -> str:
+    """What to do about a wrong dtype; JAX narrows doubles while x64 is off."""
+    doubles = (np.float64, np.complex128)
+    if declared in doubles and isinstance(value, jax.Array) and not x64_enabled():
+        return "put `with jax.enable_x64(True):` around the outermost call, or pass a NumPy array"
+    return f"convert it, for example with x.astype({declared.name!r})"
 
 
 def _widens(given: np.dtype, declared: np.dtype) -> bool:

@@ -11,10 +11,10 @@ import numpy as np
 from jax import core
 
 from jaxonnx import serial
-from jaxonnx.errors import StaticValueError
-from jaxonnx.known import LITERAL_BYTES
+from jaxonnx.errors import InvalidModelError, StaticValueError
+from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
 from jaxonnx.outputs import Outputs
-from jaxonnx.plan import Plan
+from jaxonnx.plan import Plan, Spec
 from jaxonnx.trace import Tracing, guard_double
 
 Arrays = Mapping[str, Any]
@@ -31,7 +31,7 @@ class Program:
     def __init__(self, plan: Plan, constraints: Sequence[str] = ()) -> None:
         self.plan = plan
         self.constraints = tuple(constraints)
-        self._jit = jax.jit(self._run, static_argnames="static")
+        self._jit = jax.jit(self._run, static_argnames=("static", "exact"))
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -55,6 +55,9 @@ class Program:
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
+    def __repr__(self) -> str:
+        return f"Program({self.plan.metadata.get('graph_name', '')!r}, {self.fingerprint[:12]})"
+
     def __deepcopy__(self, memo: Any) -> "Program":
         return self
 
@@ -64,8 +67,9 @@ class Program:
     def call(self, params: Arrays, inputs: Arrays) -> Any:
         """The outputs for checked inputs, as one array or :class:`Outputs`."""
         static, traced = self._split(inputs)
+        exact = x64_enabled()  # around the call: then derivatives are exact in double, too
         with jax.enable_x64(True):
-            return self._jit(dict(params), self._arguments, traced, static=static)
+            return self._jit(dict(params), self._arguments, traced, static=static, exact=exact)
 
     def _split(self, inputs: Arrays) -> tuple["StaticValues", dict[str, Any]]:
         static = {n: v for n, v in inputs.items() if n in self.plan.static}
@@ -94,14 +98,32 @@ class Program:
         with core.eval_context(), jax.enable_x64(True):
             return {n: jnp.asarray(a) for n, a in self._large.items()}
 
-    def _run(self, params: Arrays, arguments: Arrays, inputs: Arrays, static: Any) -> Any:
+    def _run(
+        self,
+        params: Arrays,
+        arguments: Arrays,
+        inputs: Arrays,
+        *,
+        static: "StaticValues",
+        exact: bool,
+    ) -> Any:
         large = {id(self._large[n]): a for n, a in arguments.items()}
-        tracing = Tracing(large)
-        traced = {n: guard_double(jnp.asarray(v)) for n, v in {**params, **inputs}.items()}
+        tracing = Tracing(large) if exact else Tracing(large, guard=guard_double)
+        traced = {n: tracing.guard(jnp.asarray(v)) for n, v in {**params, **inputs}.items()}
         outputs = tracing.run(self.plan.graph, {**traced, **static.values})
         specs = self.plan.outputs
-        outputs = [tracing.lift(v, s.dtype) for v, s in zip(outputs, specs, strict=True)]
+        outputs = [
+            tracing.lift(_as_declared(v, s), s.dtype) for v, s in zip(outputs, specs, strict=True)
+        ]
         return outputs[0] if len(specs) == 1 else Outputs(outputs, [s.name for s in specs])
+
+
+def _as_declared(value: Any, spec: Spec) -> Any:
+    """``value`` if it has the declared dtype; dimensions take any integer one."""
+    dtype = getattr(value, "dtype", None)
+    if None in (dtype, spec.dtype) or is_symbolic(value) or dtype == spec.dtype:
+        return value
+    raise InvalidModelError(f"output {spec.name!r} is {dtype}, but the model declares {spec}")
 
 
 class StaticValues:

@@ -121,7 +121,8 @@ def support_fault(op_type: str, domain: str, opset: int, version: int | None) ->
             return f"no operator of this name is known in domain {domain or 'ai.onnx'!r}"
         return f"the operator does not exist in opset {opset} of domain {domain or 'ai.onnx'!r}"
     schema = _schema(op_type, version, domain)
-    if schema is not None and schema.deprecated:
+    implemented = registry.lookup(op_type, version, domain) is not None  # GroupNormalization-18 is
+    if schema is not None and schema.deprecated and not implemented:
         return f"the operator is deprecated since opset {version}"
     return None
 
@@ -190,7 +191,9 @@ def _check_attributes(node: Node) -> None:
     for name, needed in required.items():
         if needed and name not in node.attributes and name not in LEGACY_ATTRIBUTES:
             raise InvalidModelError(f"{node.label}: the required attribute {name!r} is absent")
-    for name, value in node.attributes.items() if schema is not None else ():
+    if schema is None:
+        return
+    for name, value in node.attributes.items():
         kind = schema.attributes[name].type.name
         expected = _ATTRIBUTE_TYPES.get(kind)
         if expected is not None and not isinstance(value, expected):
@@ -221,15 +224,17 @@ def attribute_value(attribute: Any) -> Any:
 def function_body(node: Node) -> onnx.FunctionProto | None:
     """The body that a node runs from: that of its schema, if no function is registered."""
     schema = _schema(node.op_type, node.version, node.domain)
-    has_body = node.operator is None and schema is not None and schema.has_function
-    return schema.function_body if has_body else None
+    if node.operator is not None or schema is None or not schema.has_function:
+        return None
+    return schema.function_body
 
 
 def has_typed_body(node: Node) -> bool:
     """Whether a node runs from a body that its schema builds from the types of its inputs."""
     schema = _schema(node.op_type, node.version, node.domain)
-    own = node.operator is None and schema is not None and not schema.has_function
-    return own and schema.has_context_dependent_function
+    if node.operator is not None or schema is None or schema.has_function:
+        return False
+    return schema.has_context_dependent_function
 
 
 def typed_body(node: Node, dtypes: Sequence[np.dtype | None]) -> onnx.FunctionProto:

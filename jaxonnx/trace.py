@@ -2,11 +2,10 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import core, export
 
@@ -20,7 +19,6 @@ from jaxonnx.known import (
     is_symbolic,
     lift,
     tidy,
-    x64_enabled,
 )
 from jaxonnx.plan import Graph, Node
 from jaxonnx.registry import Operator
@@ -36,10 +34,12 @@ class Tracing:
         arguments: large known arrays by ``id``, as the arguments of the compiled program that
             stand for them where they meet a traced value.
         limit: known results above this many bytes are computed in the program instead.
+        guard: applied to traced doubles that come from no other double.
     """
 
     arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
     limit: float = LITERAL_BYTES
+    guard: Callable[[Any], Any] = lambda value: value
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
         """A known array as a traced one; anything else as it is."""
@@ -84,7 +84,8 @@ class Tracing:
                 return results
         lifted = self._lift_all(node, operator, args, bound)
         results = _as_outputs(operator.function(*lifted, **attributes))
-        return [_guard(r, lifted) for r in results]
+        doubles = any(_is_double(a) for a in lifted)
+        return results if doubles else [self.guard(r) for r in results]
 
     def _callable(self, attribute: Any, values: Values) -> Any:
         """A subgraph as a function of its inputs; any other attribute as it is."""
@@ -199,35 +200,31 @@ def describe(value: Any) -> str:
     return f"{text} = {value.tolist()}" if small else text
 
 
+def _is_double(value: Any) -> bool:
+    return isinstance(value, jax.Array) and value.dtype == np.float64
+
+
 @jax.custom_jvp
 def _double(x: jax.Array) -> jax.Array:
     return x
 
 
-def _double_jvp(primals: Any, tangents: Any) -> Any:
+def _refuse_double(primals: Any, tangents: Any) -> Any:
     (x,), (dx,) = primals, tangents
-    if type(dx).__name__ == "SymbolicZero":
+    if type(dx).__name__ == "SymbolicZero":  # not on a differentiated path
         return x, dx
-    if not x64_enabled():
-        raise PrecisionError(
-            "the model computes in double precision on a differentiated path, and JAX would "
-            "narrow its derivative; put `with jax.enable_x64(True):` around the outermost call"
-        )
-    return _double(x), dx
+    raise PrecisionError(
+        "the model computes in double precision on a differentiated path, and JAX would narrow its "
+        "derivative; put `with jax.enable_x64(True):` around the outermost call"
+    )
 
 
-_double.defjvp(_double_jvp, symbolic_zeros=True)
+_double.defjvp(_refuse_double, symbolic_zeros=True)
 
 
 def guard_double(value: Any) -> Any:
-    """``value``; if it is traced and double, its derivative is refused while x64 is off."""
-    traced = isinstance(value, jax.Array) and value.dtype == jnp.float64
-    return _double(value) if traced else value
+    """``value``; if it is traced and double, its derivative is refused.
 
-
-def _guard(result: Any, args: Sequence[Any]) -> Any:
-    """Guard a double that comes from no other double: the others are guarded through it."""
-    if getattr(result, "dtype", None) != np.float64:
-        return result
-    doubles = any(isinstance(a, jax.Array) and a.dtype == np.float64 for a in args)
-    return result if doubles else guard_double(result)
+    JAX's transposition rules run after the scope of x64 has closed and may compute in float32.
+    """
+    return _double(value) if _is_double(value) else value

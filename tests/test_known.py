@@ -79,10 +79,10 @@ def test_minimum_and_maximum():
 
 
 def test_lift_gives_the_dtype_asked_for():
-    shape = jax.ShapeDtypeStruct((B,), np.float32)
+    shape = jax.ShapeDtypeStruct((B, S), np.float32)
     lifted = lambda x: known.lift(known.dimensions([x.shape[0], 3]), np.int32)
     exported = export.export(jax.jit(lifted))(shape)
-    assert_close(exported.call(np.zeros(7, np.float32)), np.array([7, 3], np.int32))
+    assert_close(exported.call(np.zeros((7, 2), np.float32)), np.array([7, 3], np.int32))
 
 
 def test_identifiers_are_legal_and_distinct():

@@ -24,7 +24,8 @@ def _schemas(operator):
 @pytest.mark.parametrize("operator", NATIVE, ids=TITLES)
 def test_versions_exist(operator):
     assert [s.since_version for s in _schemas(operator)] == list(operator.versions)
-    assert not any(s.deprecated for s in _schemas(operator))
+    deprecated = {(s.name, s.since_version) for s in _schemas(operator) if s.deprecated}
+    assert deprecated <= {("GroupNormalization", 18)}  # valid until opset 20, marked in hindsight
 
 
 @pytest.mark.parametrize("operator", NATIVE, ids=TITLES)

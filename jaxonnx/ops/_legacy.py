@@ -13,7 +13,7 @@ def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
 
     Args:
         a: the left operand, which the result takes its shape from.
-        b: one element, or a tensor whose dimensions are consecutive dimensions of ``a``.
+        b: one element, or a tensor whose dimensions are consecutive dimensions of ``a``, or 1.
         axis: the dimension of ``a`` that is the first of ``b``; None: ``b`` is aligned at the end.
         broadcast: whether the shapes may differ at all.
 
@@ -26,12 +26,12 @@ def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
     start = len(outer) - len(inner) if axis is None else axis
     covered = outer[start : start + len(inner)] if start >= 0 else ()
     fits = len(covered) == len(inner) and (broadcast or len(inner) == len(outer))
-    if not fits or any(_differ(x, y) for x, y in zip(covered, inner, strict=True)):
+    if not fits or not all(map(_may_cover, covered, inner)):
         where = f"from axis {axis} on" if axis is not None else "at the end"
         rule = f"with broadcast=1 it must be found in it {where}" if broadcast else "broadcast is 0"
         raise InvalidModelError(f"B has shape {inner}, A has {outer}; {rule}")
     return xp(b).reshape(b, inner + (1,) * (len(outer) - start - len(inner)))
 
 
-def _differ(x: Any, y: Any) -> bool:
-    return not same_dim(x, y) and not shape_is_symbolic((x, y))
+def _may_cover(x: Any, y: Any) -> bool:
+    return same_dim(x, y) or same_dim(y, 1) or shape_is_symbolic((x, y))

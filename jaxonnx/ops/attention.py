@@ -319,10 +319,12 @@ def linear_attention(
     q, k, v = by_time(query, q_num_heads), by_time(key, kv_num_heads), by_time(value, kv_num_heads)
     g = None if decay is None else by_time(decay, kv_num_heads)
     b = None if beta is None else by_time(beta, jnp.shape(beta)[-1])
-    if past_state is None:
-        past_state = jnp.zeros((*k.shape[1:], v.shape[-1]), jnp.asarray(query).dtype)
-    past = jnp.asarray(past_state)
-    state, read = lax.scan(step, past.astype(np.float32), (q, k, v, g, b))
+    start = jnp.zeros_like(k, shape=(*k.shape[1:], v.shape[-1]))
+    kept = jnp.asarray(query).dtype
+    if past_state is not None:
+        kept = jnp.asarray(past_state).dtype
+        start = start + jnp.asarray(past_state).astype(np.float32)
+    state, read = lax.scan(step, start, (q, k, v, g, b))
     read = read.reshape(*read.shape[:2], q_num_heads * v.shape[-1]).swapaxes(0, 1)
     read = (scale or 1 / math.sqrt(q.shape[-1])) * read
-    return read.astype(jnp.asarray(query).dtype), state.astype(past.dtype)
+    return read.astype(jnp.asarray(query).dtype), state.astype(kept)

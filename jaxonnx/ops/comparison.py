@@ -1,7 +1,5 @@
 """Comparisons, logic and selection."""
 
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 

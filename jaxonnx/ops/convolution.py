@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
-from jaxonnx.ops import windows
+from jaxonnx.ops._windows import Windows, place, split
 from jaxonnx.registry import register
 
 __all__ = ["col2im", "conv", "conv_transpose", "deform_conv"]
@@ -41,7 +41,7 @@ def conv(
     _check_weight(x, w, kernel_shape, channels=w.shape[1] * group)
     if w.shape[0] % group:
         raise InvalidModelError(f"W gives {w.shape[0]} channels, expected a multiple of {group=}")
-    found = windows.place(
+    found = place(
         x.shape[2:],
         w.shape[2:],
         auto_pad=auto_pad,
@@ -85,42 +85,44 @@ def conv_transpose(
         raise InvalidModelError(f"X has {w.shape[0]} channels, expected a multiple of {group=}")
     sizes, rank = x.shape[2:], x.ndim - 2
     plain = auto_pad if auto_pad not in ("SAME_UPPER", "SAME_LOWER") else "VALID"
-    found = windows.place(
+    found = place(
         sizes, w.shape[2:], auto_pad=plain, pads=pads, strides=strides, dilations=dilations
     )
     extra = _per_dimension("output_padding", output_padding, rank) or (0,) * rank
     steps = list(zip(sizes, found.strides, found.extents, extra, strict=True))
     if output_shape is not None:
-        wanted = _per_dimension("output_shape", output_shape[-rank:], rank)  # some give N and C too
+        named = output_shape[2:] if len(output_shape) == rank + 2 else output_shape  # N, C dropped
+        wanted = _per_dimension("output_shape", named, rank)
     else:
         wanted = [n * s for n, s, _, _ in steps] if plain != auto_pad else None
     crops = found.pads
     if wanted is not None:
         full = [s * (n - 1) + more + extent for n, s, extent, more in steps]
-        crops = [windows.split(f - o, auto_pad) for f, o in zip(full, wanted, strict=True)]
-        extra = (0,) * rank
+        crops = [split(f - o, auto_pad) for f, o in zip(full, wanted, strict=True)]
     around = tuple(
         (extent - 1 - begin, extent - 1 - end + more)
         for (_, _, extent, _), (begin, end), more in zip(steps, crops, extra, strict=True)
     )
     grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
-    kernel = jnp.flip(grouped.reshape(-1, *grouped.shape[2:]), range(2, w.ndim))
-    unit = windows.Windows(found.kernel, (1,) * rank, found.dilations, around)
-    return _convolve(x, kernel, b, unit, group, found.strides)
+    weight = grouped.reshape(group * w.shape[1], *grouped.shape[2:])
+    unit = Windows(found.kernel, (1,) * rank, found.dilations, around)
+    return _convolve(x, jnp.flip(weight, range(2, w.ndim)), b, unit, group, found.strides)
 
 
 def _convolve(
     x: Array,
     w: Array,
     b: ArrayLike | None,
-    found: windows.Windows,
+    found: Windows,
     group: int,
     spread: Sequence[int] | None = None,
 ) -> Array:
-    pads = found.pads
+    """Cross-correlation of ``x``, its elements ``spread`` apart, plus the bias."""
+    spread, pads = spread or (1,) * len(found.kernel), found.pads
     if shape_is_symbolic(itertools.chain(*pads)):  # the primitive takes integers alone
-        x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0)] * 2 + [(*p, 0) for p in pads])
-        pads = ((0, 0),) * len(pads)
+        inner = [(*p, s - 1) for p, s in zip(pads, spread, strict=True)]
+        x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0)] * 2 + inner)
+        pads, spread = ((0, 0),) * len(pads), (1,) * len(spread)
     y = lax.conv_general_dilated(
         x,
         w,
@@ -172,7 +174,7 @@ def col2im(
         InvalidModelError: if the columns are not those of such an image.
     """
     input, image, block = jnp.asarray(input), as_dims(image_shape), as_dims(block_shape)
-    found = windows.place(image, block, pads=pads, strides=strides, dilations=dilations)
+    found = place(image, block, pads=pads, strides=strides, dilations=dilations)
     counts = tuple(
         (size + begin + end - extent) // stride + 1
         for size, (begin, end), extent, stride in zip(
@@ -198,7 +200,7 @@ def col2im(
 
 
 def _spread(
-    offset: Sequence[int], image: Sequence[Any], counts: Sequence[Any], found: windows.Windows
+    offset: Sequence[int], image: Sequence[Any], counts: Sequence[Any], found: Windows
 ) -> list[tuple[Any, Any, int]]:
     """``lax.pad``'s arguments that put one element of every block at its place in the image."""
     axes = []
@@ -242,7 +244,7 @@ def deform_conv(
         raise InvalidModelError(
             f"W has shape {w.shape}, expected multiples of {group=}, {offset_group=}"
         )
-    found = windows.place(x.shape[2:], w.shape[2:], pads=pads, strides=strides, dilations=dilations)
+    found = place(x.shape[2:], w.shape[2:], pads=pads, strides=strides, dilations=dilations)
     (batch, channels, *sizes), outs, taps = x.shape, offset.shape[2:], math.prod(w.shape[2:])
     moves = offset.reshape(batch, offset_group, taps, len(sizes), *outs)
     grid = np.stack(np.meshgrid(*map(np.arange, w.shape[2:]), indexing="ij")).reshape(-1, taps)
@@ -270,10 +272,10 @@ def _interpolate(images: Array, sizes: Sequence[Any], places: Sequence[Array]) -
     for corner in itertools.product((0, 1), repeat=len(sizes)):
         index = jnp.zeros(places[0].shape, np.int32)
         weight = jnp.ones((), images.dtype)
-        for place, floor, size, up in zip(places, floors, sizes, corner, strict=True):
+        for spot, floor, size, up in zip(places, floors, sizes, corner, strict=True):
             at = floor.astype(np.int32) + up
             inside = (at >= 0) & (at < size)
-            part = place - floor if up else 1 - (place - floor)
+            part = spot - floor if up else 1 - (spot - floor)
             weight = weight * jnp.where(inside, part, 0)
             index = index * size + jnp.clip(at, 0, size - 1)
         flat = index.reshape(*index.shape[:2], 1, math.prod(index.shape[2:]))

@@ -1,6 +1,5 @@
 """Element-wise arithmetic: binary, variadic and rounding operators."""
 
-import builtins
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -108,6 +107,7 @@ def _divide_integers(a: Any, b: Any) -> Any:
 
 
 def _divide_dims(a: Any, b: Any) -> Any:
+    """``a / b`` toward zero, as floor divisions of what is positive in ``a`` and in ``-a``."""
     positive = less(0, b)
     if xp(positive) is np and np.all(positive):
         return maximum(a, 0) // b - maximum(np.negative(a), 0) // b
@@ -127,7 +127,7 @@ def mod(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
     The derivative is that of ``a - n * b`` for the integer ``n`` in force, also at the jumps.
     """
     if is_symbolic(a) or is_symbolic(b):
-        return np.subtract(a, div(a, b) * b) if fmod else _mod_dims(a, b)
+        return a - _divide_dims(a, b) * b if fmod else _mod_dims(a, b)
     m = xp(a, b)
     if fmod:
         return m.fmod(a, b)
@@ -145,11 +145,9 @@ def _mod_dims(a: Any, b: Any) -> Any:
 
 
 def _power_tangent(dx: Any, dy: Any, x: Any, y: Any) -> Any:
-    slope = jnp.where(y == 0, 0, y * _power(x, jnp.where(y == 0, 1, y - 1)))
-    tangent = slope * dx
-    if dy is not None:
-        tangent += jnp.where(x > 0, _power(x, y) * jnp.log(jnp.where(x > 0, x, 1)), 0) * dy
-    return tangent
+    by_x = jnp.where(y == 0, 0, y * _power(x, jnp.where(y == 0, 1, y - 1)))
+    by_y = jnp.where(x > 0, _power(x, y) * jnp.log(jnp.where(x > 0, x, 1)), 0)
+    return by_x * dx + by_y * dy
 
 
 @kink(_power_tangent)
@@ -165,15 +163,17 @@ def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     The one by ``y`` is 0 where ``x <= 0``, as the power is defined at integer ``y`` only there.
     """
     m = xp(x, y)
-    x, y = m.asarray(x), m.asarray(y)
-    if not jnp.issubdtype(x.dtype, np.integer):
+    base, exponent = m.asarray(x), m.asarray(y)
+    dtype = base.dtype
+    if not jnp.issubdtype(dtype, np.integer):
         # Half precision holds few integers exactly, and the parity of y decides the sign.
-        work = np.float32 if x.dtype.itemsize < 4 else x.dtype  # noqa: PLR2004 - bytes of float32
-        return _power(x.astype(work), y.astype(work)).astype(x.dtype)
-    if jnp.issubdtype(y.dtype, np.integer):
-        return _power_of_integers(x, y.astype(x.dtype))
-    rounded = m.power(x.astype(float), y.astype(float)).astype(x.dtype)
-    return m.where(y == m.trunc(y), _power_of_integers(x, y.astype(x.dtype)), rounded)
+        work = np.float32 if dtype.itemsize < 4 else dtype  # noqa: PLR2004 - bytes of float32
+        return _power(base.astype(work), exponent.astype(work)).astype(dtype)
+    exact = _power_of_integers(base, exponent.astype(dtype))
+    if jnp.issubdtype(exponent.dtype, np.integer):
+        return exact
+    rounded = m.power(base.astype(float), exponent.astype(float)).astype(dtype)
+    return m.where(exponent == m.trunc(exponent), exact, rounded)
 
 
 def _power_of_integers(x: Any, y: Any) -> Any:
@@ -188,29 +188,29 @@ def pow_1(x: ArrayLike, y: ArrayLike, /, *, axis: int | None = None, broadcast: 
     return pow(x, align(x, y, axis, broadcast))
 
 
-def _tied(extreme: Callable[..., Any]) -> Callable[..., Any]:
+def _tied(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """The tangent of a maximum or minimum: equal shares for all inputs that attain it."""
 
     def tangent(*args: Any) -> Any:
         tangents, data = args[: len(args) // 2], args[len(args) // 2 :]
-        out = extreme(*data)
+        out = functools.reduce(extreme, data)
         ties = [x == out for x in data]
-        count = jnp.maximum(builtins.sum(t.astype(out.dtype) for t in ties), 1)
+        count = jnp.maximum(functools.reduce(jnp.add, (t.astype(out.dtype) for t in ties)), 1)
         shares = (jnp.where(t, dx / count, 0) for t, dx in zip(ties, tangents, strict=True))
-        return builtins.sum(shares).astype(out.dtype)
+        return functools.reduce(jnp.add, shares).astype(out.dtype)
 
     return tangent
 
 
 @register("Max", 1, 6, 8, 12, 13, symbolic=True)
-@kink(lambda *args: _tied(max)(*args))
+@kink(_tied(maximum))
 def max(*data_0: ArrayLike) -> Array:
     """The greatest of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(maximum, data_0)
 
 
 @register("Min", 1, 6, 8, 12, 13, symbolic=True)
-@kink(lambda *args: _tied(min)(*args))
+@kink(_tied(minimum))
 def min(*data_0: ArrayLike) -> Array:
     """The least of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(minimum, data_0)
@@ -219,7 +219,7 @@ def min(*data_0: ArrayLike) -> Array:
 @register("Sum", 1, 6, 8, 13)
 def sum(*data_0: ArrayLike) -> Array:
     """The sum of the inputs, broadcast."""
-    return functools.reduce(add, data_0)
+    return functools.reduce(xp(*data_0).add, data_0)
 
 
 @register("Mean", 1, 6, 8, 13)
@@ -308,9 +308,11 @@ def bit_shift(x: ArrayLike, y: ArrayLike, /, *, direction: str) -> Array:
     if direction not in ("LEFT", "RIGHT"):
         raise InvalidModelError(f"direction is {direction!r}, expected 'LEFT' or 'RIGHT'")
     m = xp(x, y)
-    x, y = m.asarray(x), m.asarray(y)
-    shift = m.left_shift if direction == "LEFT" else m.right_shift
-    zero = m.zeros_like(x)
-    rest = zero if direction == "LEFT" else m.where(x < 0, ~zero, zero)
-    within = (y >= 0) & (y < np.iinfo(x.dtype).bits)
-    return m.where(within, shift(x, m.where(within, y, m.zeros_like(y))), rest)
+    bits, amount = m.asarray(x), m.asarray(y)
+    zero = m.zeros_like(bits)
+    if direction == "LEFT":
+        shift, rest = m.left_shift, zero
+    else:
+        shift, rest = m.right_shift, m.where(bits < 0, ~zero, zero)
+    within = (amount >= 0) & (amount < np.iinfo(bits.dtype).bits)
+    return m.where(within, shift(bits, m.where(within, amount, 0)), rest)

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.kinks import kink
 from jaxonnx.known import as_dims, same_dim
-from jaxonnx.ops.windows import Windows, place
+from jaxonnx.ops._windows import Windows, place
 from jaxonnx.registry import register
 
 __all__ = [
@@ -148,15 +148,16 @@ def average_pool(
     options = {"auto_pad": auto_pad, "pads": pads, "strides": strides, "dilations": dilations}
     found = place(wide.shape[2:], kernel_shape, **options, ceil_mode=ceil_mode)
     stated = place(wide.shape[2:], kernel_shape, **options)
-    y = _window_sum(wide, found)
-    for axis, size in enumerate(wide.shape[2:]):
-        one = Windows(*(part[axis : axis + 1] for part in found))
-        if count_include_pad:
-            (begin, end), (_, last) = stated.pads[axis], found.pads[axis]
-            size, one = size + begin + end, one._replace(pads=((0, last - end),))  # noqa: PLW2901
-        counts = _window_sum(jnp.ones((1, 1, size), wide.dtype), one)
-        y = y / counts.reshape(-1, *[1] * (wide.ndim - 3 - axis))
-    return y.astype(dtype)
+    sizes, counted = wide.shape[2:], found
+    if count_include_pad:
+        ends = [e - b for (_, e), (_, b) in zip(found.pads, stated.pads, strict=True)]
+        sizes = [n + sum(p) for n, p in zip(sizes, stated.pads, strict=True)]
+        counted = found._replace(pads=tuple((0, e) for e in ends))
+    counts = jnp.ones((), wide.dtype)
+    for axis, size in enumerate(sizes):  # one axis at a time: XLA would fold the whole at length
+        inside = _window_sum(jnp.ones((1, 1, size), wide.dtype), counted.along(axis))
+        counts = counts * inside.reshape(-1, *[1] * (len(sizes) - 1 - axis))
+    return (_window_sum(wide, found) / counts).astype(dtype)
 
 
 def _window_sum(x: Array, found: Windows) -> Array:
@@ -309,16 +310,12 @@ def _ravel(digits: Sequence[Array], shape: Sequence[Any]) -> Array:
 
 def _fits(i: Array, shape: Sequence[Any], found: Windows) -> Array:
     """Whether all flat indices in ``shape`` lie in the windows of their elements."""
-    starts = [*((1, 0, 1),) * 2]
-    starts += [
-        (s, b, k) for s, (b, _), k in zip(found.strides, found.pads, found.kernel, strict=True)
-    ]
+    strides, kernel = (1, 1, *found.strides), (1, 1, *found.kernel)
+    begins = (0, 0, *(begin for begin, _ in found.pads))
     fit = jnp.bool_(True)
-    for axis, (digit, (stride, begin, kernel)) in enumerate(
-        zip(_unravel(i, shape), starts, strict=True)
-    ):
-        start = lax.broadcasted_iota(np.int32, i.shape, axis) * stride - begin
-        fit &= jnp.all((start <= digit) & (digit < start + kernel))
+    for axis, digit in enumerate(_unravel(i, shape)):
+        start = lax.broadcasted_iota(np.int32, i.shape, axis) * strides[axis] - begins[axis]
+        fit &= jnp.all((start <= digit) & (digit < start + kernel[axis]))
     return fit
 
 

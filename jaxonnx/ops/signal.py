@@ -159,12 +159,55 @@ def blackman_window(
 def _cosine_window(
     size: ArrayLike, coefficients: tuple[float, ...], output_datatype: int, periodic: int
 ) -> Array:
-    """``sum((-1)**n * coefficients[n] * cos(n * t))``; a symmetric window of one sample is 1."""
-    dtype = dtype_of(output_datatype)
-    (length,) = as_dims(size)
+    """``sum(c[n] * cos(n * t))`` with ``t`` counted from the peak, where the sum is exactly 1."""
+    dtype = _dtype(output_datatype)
     wide = np.float64 if dtype == np.float64 else np.float32
-    sample = jnp.arange(length, dtype=wide)
-    if not periodic and ...:
-        ...
-    angle = sample * (2 * math.pi / (length if periodic else length - 1))
-    return sum((-1) ** n * c * jnp.cos(n * angle) for n, c in enumerate(coefficients)).astype(dtype)
+    (length,) = as_dims(size)
+    period = jnp.asarray(length if periodic else length - 1, wide)
+    t = (2 * jnp.arange(length, dtype=wide) - period) * (math.pi / jnp.maximum(period, 1))
+    window = jnp.ones_like(t)
+    for n, c in enumerate(coefficients):
+        window = window - c * (1 - jnp.cos(n * t))
+    return window.astype(dtype)
+
+
+@register(
+    "MelWeightMatrix",
+    17,
+    static=["num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"],
+)
+def mel_weight_matrix(
+    num_mel_bins: ArrayLike,
+    dft_length: ArrayLike,
+    sample_rate: ArrayLike,
+    lower_edge_hertz: ArrayLike,
+    upper_edge_hertz: ArrayLike,
+    /,
+    *,
+    output_datatype: int = _FLOAT,
+) -> Array:
+    """Triangles of height 1 over the bins of a DFT: (``dft_length // 2 + 1``, ``num_mel_bins``).
+
+    Their ends are equally spaced in ``mel(f) = 2595 * log10(1 + f / 700)``, rounded down to bins.
+    """
+    (bands,), (length,), (rate,) = map(as_dims, (num_mel_bins, dft_length, sample_rate))
+    edges = np.asarray([np.asarray(e).item() for e in (lower_edge_hertz, upper_edge_hertz)])
+    low, high = 2595 * np.log10(1 + edges / 700)
+    # ONNX divides by two more than the number of intervals, so the last one ends below `high`.
+    mel = low + np.arange(bands + 2) * ((high - low) / (bands + 2))
+    ends = (length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate
+
+    dtype = _dtype(output_datatype)
+    ends = ends.astype(np.float64 if dtype == np.float64 else np.float32)
+    left, peak, right = ends[:-2], ends[1:-1], ends[2:]
+    bins = jnp.arange(length // 2 + 1, dtype=ends.dtype)[:, None]
+    rise = (bins - left) / np.maximum(peak - left, 1)
+    fall = (right - bins) / np.maximum(right - peak, 1)
+    return jnp.where(bins == peak, 1, jnp.maximum(jnp.minimum(rise, fall), 0)).astype(dtype)
+
+
+def _dtype(number: int) -> np.dtype:
+    dtype = dtype_of(number)
+    if dtype is None:
+        raise InvalidModelError(f"output_datatype is {number}, expected a type")
+    return dtype

@@ -29,6 +29,11 @@ class Windows(NamedTuple):
         """From the first to the last element of a window, both included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
+    def along(self, axis: int) -> "Windows":
+        """The windows along one of the dimensions."""
+        one = slice(axis, axis + 1)
+        return Windows(self.kernel[one], self.strides[one], self.dilations[one], self.pads[one])
+
 
 def place(
     sizes: Sequence[Any],

@@ -1,0 +1,137 @@
+"""Padding and cropping."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.registry import register
+
+__all__ = ["center_crop_pad", "pad"]
+
+_MODES = ("constant", "reflect", "edge", "wrap")
+
+
+@register("Pad", 18, 19, 21, 23, 24, 25, static=["pads", "axes"])
+def pad(
+    data: ArrayLike,
+    pads: ArrayLike,
+    constant_value: ArrayLike | None = None,
+    axes: ArrayLike | None = None,
+    /,
+    *,
+    mode: str = "constant",
+) -> Array:
+    """``data`` grown by ``pads`` at the beginnings of ``axes``, then at their ends.
+
+    Negative pads crop, before the others pad. What is added is ``constant_value`` (0 if absent),
+    a ``reflect``-ion about the border entries that is repeated as often as needed, the border
+    entry itself (``edge``) or the other end (``wrap``).
+
+    Raises:
+        InvalidModelError: for a wrong number of pads, an unknown mode, or an axis of size 0 that
+            is to grow from its own entries.
+    """
+    data, amounts = jnp.asarray(data), as_dims(pads)
+    chosen = range(data.ndim) if axes is None else as_dims(axes)
+    if len(amounts) != 2 * len(chosen):
+        raise InvalidModelError(
+            f"pads has {len(amounts)} entries, expected 2 for each of {len(chosen)} axes"
+        )
+    if mode not in _MODES:
+        raise InvalidModelError(f"mode {mode!r}, expected one of {', '.join(_MODES)}")
+    before: list[Any] = [0] * data.ndim
+    after: list[Any] = [0] * data.ndim
+    for k, axis in enumerate(chosen):
+        before[axis], after[axis] = amounts[k], amounts[len(chosen) + k]
+    if mode == "constant":
+        fill = 0 if constant_value is None else constant_value
+        return _pad_constant(data, before, after, jnp.asarray(fill, data.dtype).reshape(()))
+    if shape_is_symbolic(amounts):
+        raise InvalidModelError(f"pads {amounts} depend on dimensions, which {mode!r} cannot use")
+    crop = [[core.min_dim(n, 0) for n in side] for side in (before, after)]
+    data = _pad_constant(data, *crop, jnp.zeros((), data.dtype))
+    for axis in range(data.ndim):
+        data = _pad_from_within(data, axis, max(before[axis], 0), max(after[axis], 0), mode)
+    return data
+
+
+def _pad_constant(data: Array, before: Sequence[Any], after: Sequence[Any], fill: Array) -> Array:
+    if all(same_dim(n, 0) for n in (*before, *after)):
+        return data
+    return lax.pad(data, fill, [(b, a, 0) for b, a in zip(before, after, strict=True)])
+
+
+def _pad_from_within(data: Array, axis: int, before: int, after: int, mode: str) -> Array:
+    size = data.shape[axis]
+    if before == after == 0:
+        return data
+    if same_dim(size, 0):
+        raise InvalidModelError(f"axis {axis} has size 0, so {mode!r} has nothing to pad it with")
+    if mode == "edge" or not shape_is_symbolic((size,)):
+        width = [(0, 0)] * data.ndim
+        width[axis] = (before, after)
+        return jnp.pad(data, width, mode=mode)  # pyright: ignore[reportArgumentType]
+    # The size of the axis is symbolic, and at least as large as the pads or an error says so.
+    skip = 1 if mode == "reflect" else 0
+    first = lax.slice_in_dim(data, skip, skip + (before if skip else after), axis=axis)
+    width = after if skip else before
+    last = lax.slice_in_dim(data, size - skip - width, size - skip, axis=axis)
+    left, right = (lax.rev(first, [axis]), lax.rev(last, [axis])) if skip else (last, first)
+    return lax.concatenate([left, data, right], axis)
+
+
+@register("Pad", 11, 13, static=["pads"])
+def pad_11(
+    data: ArrayLike,
+    pads: ArrayLike,
+    constant_value: ArrayLike | None = None,
+    /,
+    *,
+    mode: str = "constant",
+) -> Array:
+    """Pad of all axes."""
+    return pad(data, pads, constant_value, mode=mode)
+
+
+@register("Pad", 2)
+def pad_2(
+    data: ArrayLike, /, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0
+) -> Array:
+    """Pad of all axes by amounts that are attributes."""
+    return pad(data, np.array(pads, np.int64), value, mode=mode)
+
+
+@register("Pad", 1)
+def pad_1(
+    data: ArrayLike, /, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0
+) -> Array:
+    """Pad of all axes by amounts that are attributes."""
+    return pad_2(data, pads=paddings, mode=mode, value=value)
+
+
+@register("CenterCropPad", 18, static=["shape"])
+def center_crop_pad(
+    input_data: ArrayLike, shape: ArrayLike, /, *, axes: Sequence[int] | None = None
+) -> Array:
+    """The center of ``input_data``, cropped or padded with 0 to ``shape`` along ``axes``.
+
+    The odd entry is cropped from the end, and padded at the end.
+    """
+    input_data, targets = jnp.asarray(input_data), as_dims(shape)
+    chosen = range(input_data.ndim) if axes is None else axes
+    if len(targets) != len(chosen):
+        raise InvalidModelError(f"shape has {len(targets)} entries, expected {len(chosen)}")
+    before: list[Any] = [0] * input_data.ndim
+    after: list[Any] = [0] * input_data.ndim
+    for axis, target in zip(chosen, targets, strict=True):
+        growth = target - input_data.shape[axis]
+        grown, cropped = core.max_dim(growth, 0), core.max_dim(-growth, 0)
+        before[axis] = grown // 2 - cropped // 2
+        after[axis] = growth - before[axis]
+    return _pad_constant(input_data, before, after, jnp.zeros((), input_data.dtype))

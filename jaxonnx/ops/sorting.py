@@ -1,0 +1,101 @@
+"""Picking the largest entries, and matrices made of index comparisons."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import as_dims, shape_is_symbolic, xp
+from jaxonnx.ops._indices import int32
+from jaxonnx.registry import register
+from jaxonnx.tensors import dtype_of
+
+__all__ = ["eye_like", "one_hot", "top_k", "trilu"]
+
+
+@register("TopK", 11, 24, static=["k"])
+def top_k(
+    x: ArrayLike, k: ArrayLike, /, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Array, Array]:
+    """The ``k`` largest (or smallest) entries along ``axis``, in order, and their indices.
+
+    Of equal entries the one with the lower index comes first. NaN counts as larger than every
+    number. The result is in order even if ``sorted`` is 0. The derivative flows to the entries
+    that are returned.
+    """
+    del sorted
+    x, (k,) = jnp.asarray(x), as_dims(k)
+    size = x.shape[axis]
+    if not shape_is_symbolic((size, k)) and not 0 <= k <= size:
+        raise InvalidModelError(f"k is {k}, expected at most the size of the axis, {size}")
+    indices = lax.top_k(_rank_key(lax.stop_gradient(x), largest), k, axis=axis)[1]
+    return jnp.take_along_axis(x, indices, axis, mode="clip"), indices.astype(np.int64)
+
+
+def _rank_key(x: Array, largest: int) -> Array:
+    """What ``lax.top_k`` orders as ONNX orders ``x``: it tells apart zeros and NaNs by sign."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x if largest else ~x  # reverses the order of signed and unsigned alike
+    key = jnp.where(x == 0, jnp.zeros_like(x), x if largest else -x)
+    nan = jnp.full_like(x, np.nan)
+    return jnp.where(jnp.isnan(x), nan if largest else lax.neg(nan), key)
+
+
+@register("TopK", 10, static=["k"])
+def top_k_10(x: ArrayLike, k: ArrayLike, /, *, axis: int = -1) -> tuple[Array, Array]:
+    """The ``k`` largest entries along ``axis``."""
+    return top_k(x, k, axis=axis)
+
+
+@register("TopK", 1)
+def top_k_1(x: ArrayLike, /, *, k: int, axis: int = -1) -> tuple[Array, Array]:
+    """The ``k`` largest entries along ``axis``."""
+    return top_k(x, np.int64(k), axis=axis)
+
+
+@register("OneHot", 9, 11, 28, static=["depth"])
+def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis: int = -1) -> Array:
+    """``values[1]`` where a new dimension of size ``depth`` meets ``indices``, else ``values[0]``.
+
+    Negative indices count from ``depth``; one out of range gives ``values[0]`` everywhere.
+    """
+    (size,) = as_dims(depth)
+    size = int(size) if isinstance(size, np.floating) else size
+    m = jnp if shape_is_symbolic((size,)) else xp(indices, values)
+    indices, values = m.asarray(indices), m.asarray(values)
+    if jnp.issubdtype(indices.dtype, jnp.floating):
+        indices = indices.astype(np.int32)
+    indices = m.expand_dims(int32(indices), axis)
+    indices = m.where(indices < 0, indices + m.asarray(size, np.int32), indices)
+    axis %= indices.ndim
+    classes = m.arange(size, dtype=np.int32)
+    classes = classes.reshape([-1 if d == axis else 1 for d in range(indices.ndim)])
+    return m.where(indices == classes, values[1], values[0])
+
+
+def _diagonals(rows: Any, columns: Any) -> Array:
+    """For each entry of a matrix, on which diagonal it lies: 0 is the main, 1 above it."""
+    shape = (rows, columns)
+    return lax.broadcasted_iota(np.int32, shape, 1) - lax.broadcasted_iota(np.int32, shape, 0)
+
+
+@register("Trilu", 14)
+def trilu(input: ArrayLike, k: ArrayLike | None = None, /, *, upper: int = 1) -> Array:
+    """The part of ``[..., n, m]`` matrices on and above (or below) diagonal ``k``, else 0."""
+    input = jnp.asarray(input)
+    diagonals = _diagonals(*input.shape[-2:])
+    limit = int32(jnp.asarray(0 if k is None else k)).reshape(())
+    keep = diagonals >= limit if upper else diagonals <= limit
+    return jnp.where(keep, input, jnp.zeros_like(input))
+
+
+@register("EyeLike", 9, 22)
+def eye_like(input: ArrayLike, /, *, dtype: int | None = None, k: int = 0) -> Array:
+    """A matrix like ``input``, in its dtype if none is given, with ones on diagonal ``k``."""
+    input = jnp.asarray(input)
+    limit = int32(np.asarray(k, np.int64))
+    kind = input.dtype if dtype is None else dtype_of(dtype)
+    return (_diagonals(*input.shape) == limit).astype(kind)
