@@ -24,37 +24,43 @@ _CONSTANT_FORMS = {
 }
 
 
-def read_attribute(attribute: onnx.AttributeProto, folder: pathlib.Path | None = None) -> Any:
+def read_attribute(
+    attribute: onnx.AttributeProto, where: str, folder: pathlib.Path | None = None
+) -> Any:
     """The value of an attribute that is no graph: strings decoded, lists as tuples.
 
     Args:
         attribute: the attribute.
+        where: the node or function that has it, for messages.
         folder: where external data of its tensor may lie.
 
     Raises:
-        InvalidModelError: if it has no type, or holds text that is not UTF-8.
+        InvalidModelError: if it has no type, or holds what cannot be read.
     """
-    kind = onnx.AttributeProto
+    kind, title = onnx.AttributeProto, f"attribute {attribute.name!r} of {where}"
+    if attribute.type == kind.UNDEFINED:
+        raise InvalidModelError(f"{title} has no type")
     if attribute.type == kind.TENSOR:
-        return decode(attribute.t, folder)
+        return decode(attribute.t, folder, title)
     if attribute.type == kind.SPARSE_TENSOR:
-        return decode_sparse(attribute.sparse_tensor, folder)
+        return decode_sparse(attribute.sparse_tensor, folder, title)
     if attribute.type == kind.TYPE_PROTO:
         return attribute.tp.SerializeToString()
+    value = onnx.helper.get_attribute_value(attribute)
     try:
-        value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             return value.decode()
         if isinstance(value, (int, float)):
             return value
         return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
-    except ValueError as error:
-        raise InvalidModelError(f"attribute {attribute.name!r}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidModelError(f"{title} is no text: {error}") from error
 
 
 def function_bindings(function: onnx.FunctionProto, given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The value of every attribute of a function for a call; None where it has none."""
-    defaults = {a.name: read_attribute(a) for a in function.attribute_proto}
+    where = f"function {function.name!r}"
+    defaults = {a.name: read_attribute(a, where) for a in function.attribute_proto}
     return dict.fromkeys(function.attribute) | defaults | dict(given)
 
 

@@ -15,6 +15,7 @@ import onnx.helper
 from jaxonnx.errors import InputError, JaxonnxError
 from jaxonnx.model import Model, load
 from jaxonnx.registry import normalize_domain
+from jaxonnx.tensors import type_of
 
 
 class BackendRep(onnx.backend.base.BackendRep):
@@ -28,16 +29,15 @@ class BackendRep(onnx.backend.base.BackendRep):
         """The outputs as NumPy arrays of the model's dtypes, strings as ``object``.
 
         Args:
-            inputs: a value for every input, in order or by name. Inputs with a default may be
-                left out, all of them or none where values go by order.
+            inputs: a value for every input, in order or by name, or the value of the only one.
+                Inputs with a default may be left out, where values go by order all of them.
             **kwargs: accepted for other backends' sake and not used.
         """
         del kwargs
-        args = [inputs]
-        if not isinstance(inputs, Mapping):
-            args, names = [*inputs], self.model.input_names
-            if len(args) == len(names):  # inputs with a default are given by name only
-                args = [dict(zip(names, args, strict=True))]
+        args = [*inputs] if isinstance(inputs, (list, tuple)) else [inputs]
+        names = self.model.input_names
+        if len(args) == len(names) and not isinstance(inputs, Mapping):
+            args = [dict(zip(names, args, strict=True))]  # defaults are replaced by name only
         with jax.default_device(self.device):
             outputs = self.model(*args)
         several = len(self.model.outputs) != 1
@@ -109,7 +109,7 @@ class Backend(onnx.backend.base.Backend):
         graph = onnx.helper.make_graph(
             [node],
             "node",
-            [onnx.helper.make_value_info(n, _type_of(v)) for n, v in inputs.items()],
+            [onnx.helper.make_value_info(n, type_of(v)) for n, v in inputs.items()],
             [onnx.ValueInfoProto(name=n) for n in node.output if n],
         )
         domain = normalize_domain(node.domain)
@@ -134,20 +134,6 @@ def _device(name: str) -> Any:
         return jax.devices(platform.lower())[int(index or 0)]
     except (RuntimeError, IndexError, ValueError):
         return None
-
-
-def _type_of(value: Any) -> onnx.TypeProto:
-    """The ONNX type of a tensor, a sequence (list) or a map (dict)."""
-    if isinstance(value, list):
-        return onnx.helper.make_sequence_type_proto(_type_of(value[0]))
-    if isinstance(value, dict):
-        key, item = next(iter(value.items()))
-        elem = _type_of(np.asarray(key)).tensor_type.elem_type
-        return onnx.helper.make_map_type_proto(elem, _type_of(item))
-    value = value if hasattr(value, "dtype") else np.asarray(value)
-    text = np.dtype(value.dtype).kind in "OSTU"
-    elem = onnx.TensorProto.STRING if text else onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
-    return onnx.helper.make_tensor_type_proto(elem, value.shape)
 
 
 def _to_numpy(value: Any) -> Any:

@@ -18,7 +18,13 @@ class InputError(JaxonnxError, TypeError, ValueError):
 
 
 class StaticValueError(JaxonnxError, ValueError):
-    """A value that must be known while tracing is only known when the program runs."""
+    """A value that must be known while tracing is only known when the program runs.
+
+    Attributes:
+        node: the outermost node that the error comes from, if it comes from one.
+    """
+
+    node: object = None
 
 
 class DataDependentShapeError(StaticValueError):

@@ -48,20 +48,27 @@ def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
     return graph
 
 
-def read_function(
-    function: onnx.FunctionProto, attributes: Mapping[str, Any], path: tuple[str, ...]
-) -> Graph:
-    """The body of a schema function as a graph whose inputs and outputs are the function's."""
+def read_body(node: Node, types: Sequence[onnx.TypeProto]) -> Graph:
+    """The body that a node's schema gives for inputs of these types.
+
+    Its inputs are all that the schema has, its outputs those of the node.
+    """
+    function = schema.typed_body(node, types)
     reader = _Reader(None, {})
     inputs = tuple(reader.fresh(n) for n in function.input)
-    scope = dict(zip(function.input, inputs, strict=True))
     frame = _Frame(
-        scope, _opsets(function), bindings=function_bindings(function, attributes), path=path
+        dict(zip(function.input, inputs, strict=True)),
+        _opsets(function),
+        bindings=function_bindings(
+            function, schema.attribute_defaults(node) | dict(node.attributes)
+        ),
+        path=(*node.path, node.name or node.op_type),
     )
     nodes = reader.nodes(function.node, frame)
     reader.refuse_unsupported()
-    outputs = tuple(frame.resolve(n, "an output of") for n in function.output)
-    return Graph(inputs, outputs, tuple(nodes), {}, frame.constants)
+    wanted = [made for made, name in zip(function.output, node.outputs, strict=False) if name]
+    outputs = [frame.resolve(n, "an output of") for n in wanted]
+    return Graph(inputs, tuple(outputs), tuple(nodes), {}, frame.constants)
 
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
@@ -285,7 +292,7 @@ class _Reader:
                 inner = dataclasses.replace(frame, scope=scope, targets={}, path=path, constants={})
                 values[name] = self.graph(attribute.g, inner)
             else:
-                values[name] = read_attribute(attribute, self.folder)
+                values[name] = read_attribute(attribute, where, self.folder)
         return values
 
     def refuse_unsupported(self) -> None:

@@ -32,17 +32,18 @@ def bind(
     Raises:
         InputError: if a name, the count, a dtype, a rank or a size is wrong.
     """
+    by_name, how = {s.name: s for s in specs}, "by position"
+    given: dict[str, Any] = {}
     if len(args) == 1 and isinstance(args[0], Mapping):
-        kwargs, args = {**args[0], **kwargs}, ()
+        given, args, how = dict(args[0]), (), "in the mapping"
     required = [s.name for s in specs if s.name not in defaults]
     if len(args) > len(required):
         raise InputError(f"{len(args)} inputs by position, expected {_signature(specs, defaults)}")
-    given = dict(zip(required, args, strict=False))
+    given |= zip(required, args, strict=False)
     for name, value in kwargs.items():
         if name in given:
-            raise InputError(f"input {name!r} is given twice, by position and by name")
+            raise InputError(f"input {name!r} is given twice, {how} and by name")
         given[name] = value
-    by_name = {s.name: s for s in specs}
     unknown = [n for n in given if n not in by_name]
     missing = [n for n in required if n not in given]
     if unknown or missing:

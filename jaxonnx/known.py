@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core
+from jax import core, lax
 from jax.errors import InconclusiveDimensionOperation
 
 LITERAL_BYTES = 64 * 1024
@@ -31,6 +31,11 @@ def xp(*values: Any) -> Any:
 def is_known(value: Any) -> bool:
     """Whether ``value`` is an array known while tracing."""
     return isinstance(value, np.ndarray)
+
+
+def concrete(value: Any) -> np.ndarray:
+    """The value of an array outside of any trace; derivatives do not flow through it."""
+    return np.asarray(lax.stop_gradient(value) if isinstance(value, jax.Array) else value)
 
 
 def is_symbolic(value: Any) -> bool:

@@ -71,7 +71,7 @@ class Model:
         self._params = dict(params)
         self._program = program
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs.
 
         Raises:

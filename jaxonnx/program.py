@@ -1,4 +1,4 @@
-"""The static part of a model: its plan and the compiled functions made from it."""
+"""The static part of a model: its plan and what is compiled from it."""
 
 import functools
 import hashlib
@@ -6,32 +6,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import core
+from jax import core, lax
 
-from jaxonnx import serial
-from jaxonnx.errors import InvalidModelError, StaticValueError
-from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
+from jaxonnx import schedule, serial
+from jaxonnx.compiled import Compiled, StaticValues
+from jaxonnx.errors import DataDependentShapeError, StaticValueError
 from jaxonnx.outputs import Outputs
-from jaxonnx.plan import Plan, Spec
-from jaxonnx.trace import Tracing, guard_double
+from jaxonnx.plan import Plan
+from jaxonnx.runner import Runner
+from jaxonnx.trace import value_dependent
 
 Arrays = Mapping[str, Any]
 
 
 class Program:
-    """A plan with its jitted function; equal where the content is equal.
+    """A plan with its compiled functions; equal where the content is equal.
 
     Attributes:
         plan: the model without the values of its parameters.
         constraints: what is assumed of symbolic dimensions, such as ``"S<=512"``.
+        whole: the graph as one program, for models and callers that allow it.
     """
 
     def __init__(self, plan: Plan, constraints: Sequence[str] = ()) -> None:
         self.plan = plan
         self.constraints = tuple(constraints)
-        self._jit = jax.jit(self._run, static_argnames=("static", "exact"))
+        self.whole = Compiled(plan.graph, plan.outputs)
+
+    @functools.cached_property
+    def runner(self) -> Runner:
+        """The graph in phases, for models that no single program can hold."""
+        text = {s.name for s in self.plan.inputs if s.dtype is not None and s.dtype.kind == "T"}
+        return Runner(self.plan.graph, self.plan.static, text)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -65,13 +72,33 @@ class Program:
         return Program.decode, (self.encode(),)
 
     def call(self, params: Arrays, inputs: Arrays) -> Any:
-        """The outputs for checked inputs, as one array or :class:`Outputs`."""
-        static, traced = self._split(inputs)
-        exact = x64_enabled()  # around the call: then derivatives are exact in double, too
-        with jax.enable_x64(True):
-            return self._jit(dict(params), self._arguments, traced, static=static, exact=exact)
+        """The outputs for checked inputs, as one array or :class:`Outputs`.
 
-    def _split(self, inputs: Arrays) -> tuple["StaticValues", dict[str, Any]]:
+        Raises:
+            DataDependentShapeError: if the model cannot be one program, but is to be traced.
+        """
+        inside = _is_inside_a_trace((params, inputs))
+        if not inside and len(self.runner.phases) > 1:
+            outputs = self.runner.run({**params, **inputs})
+        else:
+            outputs = self._call_whole(params, inputs, inside)
+        specs = self.plan.outputs
+        return outputs[0] if len(specs) == 1 else Outputs(outputs, [s.name for s in specs])
+
+    def _call_whole(self, params: Arrays, inputs: Arrays, inside: bool) -> list[Any]:
+        static, traced = self._split(inputs)
+        try:
+            return self.whole({**params, **traced}, static)
+        except StaticValueError as error:
+            if not inside and getattr(error, "node", None) is not None:
+                return self.runner.run({**params, **inputs})
+            labels = {n for p in self.runner.phases for n in p.reasons}
+            nodes = [n for n in self.plan.graph.nodes if n.label in labels]
+            if isinstance(error, DataDependentShapeError) and nodes:
+                raise DataDependentShapeError(value_dependent(nodes)) from error
+            raise
+
+    def _split(self, inputs: Arrays) -> tuple[StaticValues, dict[str, Any]]:
         static = {n: v for n, v in inputs.items() if n in self.plan.static}
         for name, value in static.items():
             if isinstance(value, core.Tracer):
@@ -83,58 +110,12 @@ class Program:
         values = StaticValues({n: np.asarray(v) for n, v in static.items()})
         return values, {n: v for n, v in inputs.items() if n not in static}
 
-    @functools.cached_property
-    def _large(self) -> dict[str, np.ndarray]:
-        """Constants that are arguments of the compiled program."""
-        return {
-            n: a
-            for graph in self.plan.graph.walk()
-            for n, a in graph.given.items()
-            if a.nbytes > LITERAL_BYTES and a.dtype.kind != "T"
-        }
-
-    @functools.cached_property
-    def _arguments(self) -> dict[str, jax.Array]:
-        with core.eval_context(), jax.enable_x64(True):
-            return {n: jnp.asarray(a) for n, a in self._large.items()}
-
-    def _run(
-        self,
-        params: Arrays,
-        arguments: Arrays,
-        inputs: Arrays,
-        *,
-        static: "StaticValues",
-        exact: bool,
-    ) -> Any:
-        large = {id(self._large[n]): a for n, a in arguments.items()}
-        tracing = Tracing(large) if exact else Tracing(large, guard=guard_double)
-        traced = {n: tracing.guard(jnp.asarray(v)) for n, v in {**params, **inputs}.items()}
-        outputs = tracing.run(self.plan.graph, {**traced, **static.values})
-        specs = self.plan.outputs
-        outputs = [
-            tracing.lift(_as_declared(v, s), s.dtype) for v, s in zip(outputs, specs, strict=True)
-        ]
-        return outputs[0] if len(specs) == 1 else Outputs(outputs, [s.name for s in specs])
+    def schedule(self) -> str:
+        """What runs where and why, a line each."""
+        return schedule.as_text(self.runner.phases)
 
 
-def _as_declared(value: Any, spec: Spec) -> Any:
-    """``value`` if it has the declared dtype; dimensions take any integer one."""
-    dtype = getattr(value, "dtype", None)
-    if None in (dtype, spec.dtype) or is_symbolic(value) or dtype == spec.dtype:
-        return value
-    raise InvalidModelError(f"output {spec.name!r} is {dtype}, but the model declares {spec}")
-
-
-class StaticValues:
-    """Arrays as a key: equal where names, dtypes, shapes and bytes are."""
-
-    def __init__(self, values: dict[str, np.ndarray]) -> None:
-        self.values = values
-        self._key = tuple((n, v.dtype, v.shape, v.tobytes()) for n, v in sorted(values.items()))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StaticValues) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+def _is_inside_a_trace(values: Any) -> bool:
+    """Whether a value is abstract; under plain differentiation tracers have concrete ones."""
+    leaves = [v for v in jax.tree.leaves(values) if isinstance(v, core.Tracer)]
+    return any(isinstance(lax.stop_gradient(v), core.Tracer) for v in leaves)

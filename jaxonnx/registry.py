@@ -24,6 +24,8 @@ class Operator:
         function: inputs positional in schema order, attributes keyword-only.
         static: names of the function's inputs that must be known while tracing.
         symbolic: whether known dimension expressions may be given to the function.
+        host: whether it needs concrete values: the shape of its result depends on them, or it
+            computes with strings or maps.
     """
 
     op_type: str
@@ -32,6 +34,7 @@ class Operator:
     function: Callable[..., Any]
     static: frozenset[str] = frozenset()
     symbolic: bool = False
+    host: bool = False
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -72,6 +75,7 @@ def register(
     domain: str = "",
     static: Iterable[str] = (),
     symbolic: bool = False,
+    host: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as the implementation of an ONNX operator.
 
@@ -87,6 +91,8 @@ def register(
         domain: the operator's domain; ``""`` is ``ai.onnx``.
         static: names of the function's inputs that must be known while tracing.
         symbolic: whether the function computes with dimension expressions in NumPy arrays.
+        host: whether the function needs concrete values, since the shape of its result depends on
+            them or since it computes with strings or maps.
 
     Returns:
         A decorator that gives the function back unchanged.
@@ -99,7 +105,7 @@ def register(
         raise ValueError(f"{op_type}: list the schema versions that the function implements")
 
     def decorate(function: Function) -> Function:
-        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic)
+        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic, host)
         unknown = operator.static - set(operator.inputs)
         if unknown:
             raise ValueError(f"{op_type}: static inputs {sorted(unknown)} are not in its signature")

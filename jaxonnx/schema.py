@@ -216,9 +216,9 @@ def attribute_value(attribute: Any) -> Any:
     if proto.type == onnx.AttributeProto.UNDEFINED:
         return None
     value = onnx.helper.get_attribute_value(proto)
-    if isinstance(value, bytes):
-        return value.decode()
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def function_body(node: Node) -> onnx.FunctionProto | None:
@@ -237,20 +237,20 @@ def has_typed_body(node: Node) -> bool:
     return schema.has_context_dependent_function
 
 
-def typed_body(node: Node, dtypes: Sequence[np.dtype | None]) -> onnx.FunctionProto:
-    """The function body of a node for inputs of these dtypes (None: absent)."""
+def typed_body(node: Node, types: Sequence[onnx.TypeProto]) -> onnx.FunctionProto:
+    """The function body of a node for inputs of these types (one without a value: absent)."""
     schema = _schema(node.op_type, node.version, node.domain)
-    types = []
-    for dtype in dtypes:
-        proto = onnx.TypeProto()
-        if dtype is not None:
-            proto.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(dtype)
-        types.append(proto.SerializeToString())
     version = max(schema.context_dependent_function_opset_versions)
-    body = schema.get_context_dependent_function_with_opset_version(version, node.proto, types)
-    function = onnx.FunctionProto.FromString(body)
+    function = onnx.FunctionProto.FromString(
+        schema.get_context_dependent_function_with_opset_version(
+            version, node.proto, [t.SerializeToString() for t in types]
+        )
+    )
     if not function.node:
-        raise InvalidModelError(f"{node.label}: its schema gives no body for types {dtypes}")
+        kinds = ", ".join(str(t).replace("\n", " ") for t in types)
+        raise InvalidModelError(f"{node.label}: its schema gives no body for types {kinds}")
+    if not any(registry.normalize_domain(o.domain) == "" for o in function.opset_import):
+        function.opset_import.add(version=onnx.defs.onnx_opset_version())
     return function
 
 
@@ -306,3 +306,15 @@ def is_random(node: Node) -> bool:
     """Whether two runs of a node on the same inputs may differ."""
     schema = _schema(node.op_type, node.version, node.domain)
     return schema is not None and schema.non_deterministic
+
+
+def may_be_text(node: Node, position: int, *, fed: bool) -> bool:
+    """Whether an output may hold strings; ``fed`` says that an input does."""
+    schema = _schema(node.op_type, node.version, node.domain)
+    if schema is None or not schema.outputs:
+        return False
+    types = schema.outputs[min(position, len(schema.outputs) - 1)].types
+    if "to" in node.attributes:
+        return node.attributes["to"] in (onnx.TensorProto.STRING, "STRING")
+    only = all("string" in t for t in types)
+    return only or (fed and any("string" in t for t in types))

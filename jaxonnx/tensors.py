@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 import onnx
@@ -30,21 +31,23 @@ def dtype_of(elem_type: int) -> np.dtype | None:
         raise InvalidModelError(f"element type {elem_type} is not one of ONNX's") from None
 
 
-def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarray:
+def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str = "") -> np.ndarray:
     """The array that a ``TensorProto`` holds or points to.
 
     Args:
         tensor: the tensor.
         folder: where external data may lie; None where the model did not come from a file.
+        title: what messages call it, if not by its name.
 
     Raises:
         InvalidModelError: if the data is missing, of the wrong size, or outside ``folder``.
     """
+    title = title or f"tensor {tensor.name!r}"
     try:
         if any(d < 0 for d in tensor.dims):
-            raise InvalidModelError(f"tensor {tensor.name!r} has dimensions {[*tensor.dims]}")
+            raise InvalidModelError(f"{title} has dimensions {[*tensor.dims]}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return _external(tensor, folder)
+            return _external(tensor, folder, title)
         array = onnx.numpy_helper.to_array(tensor)
         if tensor.data_type != onnx.TensorProto.STRING:
             return array
@@ -53,46 +56,48 @@ def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarray:
     except InvalidModelError:
         raise
     except Exception as error:
-        raise InvalidModelError(f"tensor {tensor.name!r} cannot be read: {error}") from error
+        raise InvalidModelError(f"{title} cannot be read: {error}") from error
 
 
-def decode_sparse(sparse: onnx.SparseTensorProto, folder: pathlib.Path | None) -> np.ndarray:
+def decode_sparse(
+    sparse: onnx.SparseTensorProto, folder: pathlib.Path | None, title: str = ""
+) -> np.ndarray:
     """The dense array of a ``SparseTensorProto``, whose indices are linear or coordinates."""
-    name, shape = sparse.values.name, tuple(sparse.dims)
-    values, indices = decode(sparse.values, folder), decode(sparse.indices, folder)
+    title, shape = title or f"sparse tensor {sparse.values.name!r}", tuple(sparse.dims)
+    values, indices = decode(sparse.values, folder, title), decode(sparse.indices, folder, title)
     linear = indices.ndim == 1
     sizes = np.array([math.prod(shape)] if linear else shape)
     if values.ndim != 1 or indices.shape not in ((values.size,), (values.size, len(shape))):
         raise InvalidModelError(
-            f"sparse tensor {name!r} of shape {[*shape]} has values of shape {[*values.shape]} and "
+            f"{title} of shape {[*shape]} has values of shape {[*values.shape]} and "
             f"indices of shape {[*indices.shape]}"
         )
     if ((indices < 0) | (indices >= sizes)).any():
-        raise InvalidModelError(f"sparse tensor {name!r} has indices outside its shape {[*shape]}")
+        raise InvalidModelError(f"{title} has indices outside its shape {[*shape]}")
     dense = np.zeros(shape, values.dtype)
     dense.reshape(-1)[indices if linear else np.ravel_multi_index(tuple(indices.T), shape)] = values
     return dense
 
 
-def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarray:
+def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str) -> np.ndarray:
     """The memory-mapped data of a tensor; element types below a byte are unpacked."""
     fields = {e.key: e.value for e in tensor.external_data}
     location = fields.get("location", "")
     if folder is None:
         raise InvalidModelError(
-            f"tensor {tensor.name!r} lies in the external file {location!r}, but the model was not "
+            f"{title} lies in the external file {location!r}, but the model was not "
             "read from a file; give load() the path of the model"
         )
-    path, dtype = _confined(tensor.name, location, folder), dtype_of(tensor.data_type)
+    path, dtype = _confined(title, location, folder), dtype_of(tensor.data_type)
     if dtype is None or dtype == STRING:
-        raise InvalidModelError(f"tensor {tensor.name!r} has no type that external data can have")
+        raise InvalidModelError(f"{title} has no type that external data can have")
     bits, count = _PACKED.get(dtype.name, 8 * dtype.itemsize), math.prod(tensor.dims)
     needed, size = -(-count * bits // 8), path.stat().st_size
     start = int(fields.get("offset", 0))
     length = int(fields.get("length", needed))
     if start < 0 or length != needed or start + needed > size:
         raise InvalidModelError(
-            f"tensor {tensor.name!r} needs {needed} bytes and is given {length} at offset {start} "
+            f"{title} needs {needed} bytes and is given {length} at offset {start} "
             f"of the external file {location!r}, which has {size}"
         )
     if needed == 0:
@@ -104,7 +109,7 @@ def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None) -> np.ndarr
     return onnx.numpy_helper.to_array(packed)
 
 
-def _confined(name: str, location: str, folder: pathlib.Path) -> pathlib.Path:
+def _confined(title: str, location: str, folder: pathlib.Path) -> pathlib.Path:
     """The path of external data, refused unless it lies in the model's own folder."""
     if not location or os.path.isabs(location) or ".." in pathlib.PurePath(location).parts:
         reason = "is not a path below the model's folder"
@@ -114,4 +119,4 @@ def _confined(name: str, location: str, folder: pathlib.Path) -> pathlib.Path:
         reason = "does not exist"
     else:
         return path
-    raise InvalidModelError(f"tensor {name!r}: its external data file {location!r} {reason}")
+    raise InvalidModelError(f"{title}: its external data file {location!r} {reason}")

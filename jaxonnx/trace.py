@@ -11,7 +11,12 @@ from jax import core, export
 
 from jaxonnx import graph as graphs
 from jaxonnx import schema
-from jaxonnx.errors import JaxonnxError, PrecisionError, StaticValueError
+from jaxonnx.errors import (
+    DataDependentShapeError,
+    JaxonnxError,
+    PrecisionError,
+    StaticValueError,
+)
 from jaxonnx.known import (
     LITERAL_BYTES,
     as_dims,
@@ -22,6 +27,7 @@ from jaxonnx.known import (
 )
 from jaxonnx.plan import Graph, Node
 from jaxonnx.registry import Operator
+from jaxonnx.tensors import type_of
 
 Values = dict[str, Any]
 
@@ -35,11 +41,13 @@ class Tracing:
             stand for them where they meet a traced value.
         limit: known results above this many bytes are computed in the program instead.
         guard: applied to traced doubles that come from no other double.
+        concrete: runs subgraphs outside of a trace; None while tracing.
     """
 
     arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
     limit: float = LITERAL_BYTES
     guard: Callable[[Any], Any] = lambda value: value
+    concrete: "Callable[[Graph, Values], list[Any]] | None" = None
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
         """A known array as a traced one; anything else as it is."""
@@ -64,10 +72,7 @@ class Tracing:
         bound = schema.check_types(node, dtypes)
         operator = node.operator
         if operator is None:
-            body = graphs.read_function(
-                schema.typed_body(node, dtypes), schema.attribute_defaults(node), node.path
-            )
-            return self.run(body, dict(zip(body.inputs, args, strict=False)))
+            return self._run_body(node, args)
         attributes = dict(node.attributes)
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
@@ -75,8 +80,10 @@ class Tracing:
         while args and args[-1] is None:
             args.pop()
         _require_known(node, operator, args)
+        if operator.host and self.concrete is None and not all(a is None or is_known(a) for a in args):
+            raise DataDependentShapeError(value_dependent([node]))
         if node.subgraphs:
-            attributes = {n: self._callable(a, values) for n, a in attributes.items()}
+            attributes = {n: self._subgraph(a, values) for n, a in attributes.items()}
             return _as_outputs(operator.function(*args, **attributes))
         if self._foldable(node, operator, args):
             results = _fold(node, operator, args, attributes, bound)
@@ -87,12 +94,19 @@ class Tracing:
         doubles = any(_is_double(a) for a in lifted)
         return results if doubles else [self.guard(r) for r in results]
 
-    def _callable(self, attribute: Any, values: Values) -> Any:
+    def _run_body(self, node: Node, args: Sequence[Any]) -> list[Any]:
+        """The outputs of a node that runs from a body which its schema builds for its inputs."""
+        body = graphs.read_body(node, [type_of(a) for a in args])
+        absent = [None] * (len(body.inputs) - len(args))
+        results = iter(self.run(body, dict(zip(body.inputs, [*args, *absent], strict=True))))
+        return [next(results) if name else None for name in node.outputs]
+
+    def _subgraph(self, attribute: Any, values: Values) -> Any:
         """A subgraph as a function of its inputs; any other attribute as it is."""
         if not isinstance(attribute, Graph):
             return attribute
-        names = attribute.inputs
-        return lambda *args: self.run(attribute, values | dict(zip(names, args, strict=True)))
+        run = self.concrete or self.run
+        return Subgraph(attribute, values, run, self.concrete is not None)
 
     def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
         """Whether all inputs are known, and in a form that the operator computes with."""
@@ -113,6 +127,38 @@ class Tracing:
                 dtype = schema.input_dtype(node, position, bound)
             lifted.append(self.lift(arg, dtype))
         return lifted
+
+
+@dataclasses.dataclass(frozen=True)
+class Subgraph:
+    """A subgraph with the values of the scopes around it, as a function of its inputs.
+
+    Attributes:
+        graph: the subgraph.
+        scope: values that are visible inside.
+        run: runs a graph on values.
+        concrete: whether it runs outside of a trace.
+    """
+
+    graph: Graph
+    scope: Values
+    run: Callable[[Graph, Values], list[Any]]
+    concrete: bool
+
+    def __call__(self, *args: Any) -> list[Any]:
+        """The outputs for these inputs."""
+        return self.run(self.graph, self.scope | dict(zip(self.graph.inputs, args, strict=True)))
+
+
+def value_dependent(nodes: Sequence[Node]) -> str:
+    """The message for nodes that cannot be part of one compiled program."""
+    lines = "\n".join(f"  {node.label}" for node in nodes)
+    return (
+        "the model cannot be traced as a whole, because these nodes need concrete values (the shape "
+        f"of their result depends on them, or they are strings or maps):\n{lines}\n"
+        "Call model(x) outside of jit, vmap and export, which runs these nodes between compiled "
+        "stretches, or fix the inputs that they depend on with load(..., constants={...})"
+    )
 
 
 def _as_outputs(result: Any) -> Sequence[Any]:
@@ -178,6 +224,8 @@ def _notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if isinstance(error, StaticValueError):
+            error.node = node  # the outermost one in the end: where a plan can be split
         notes = getattr(error, "__notes__", [])
         if not (isinstance(error, JaxonnxError) and node.label in str(error)) and not any(
             note.startswith("while running") for note in notes

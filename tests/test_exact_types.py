@@ -10,7 +10,7 @@ from onnx import helper
 
 import jaxonnx
 from jaxonnx.errors import InputError, PrecisionError
-from jaxonnx.program import StaticValues
+from jaxonnx.compiled import StaticValues
 
 BIG = np.array([2**40 + 1, -(2**53) - 1], np.int64)
 
@@ -55,10 +55,7 @@ def test_large_integer_constants_are_arguments_and_exact():
     node = helper.make_node("Gather", ["table", "i"], ["y"])
     model = jaxonnx.load(graph_model([node], [("i", 7, [None])], [("y", 7)], stored))
     assert_close(np.asarray(model(np.array([3, 19_999, -1]))), table[[3, -1, -1]])
-    program = model._program
-    with jax.enable_x64(True):
-        args = {}, program._arguments, {"i": np.zeros(1, np.int64)}
-        lowered = program._jit.lower(*args, static=StaticValues({}), exact=False)
+    lowered = model._program.whole.lower({"i": np.zeros(1, np.int64)}, StaticValues({}))
     assert len(lowered.as_text()) < 20_000
 
 

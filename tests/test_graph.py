@@ -84,9 +84,7 @@ def test_integer_initializer_as_output():
 def test_output_of_another_type_than_declared():
     proto = make([("Relu", ["x"], ["y"])], ["y"])
     proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.INT64, ["N"]))
-    with pytest.raises(
-        InvalidModelError, match=r"declares int64\[N\]"
-    ):
+    with pytest.raises(InvalidModelError, match=r"declares int64\[N\]"):
         jaxonnx.load(proto)(X)
 
 

@@ -4,9 +4,11 @@ from jaxonnx.ops.activation import *
 from jaxonnx.ops.attention import *
 from jaxonnx.ops.casting import *
 from jaxonnx.ops.comparison import *
+from jaxonnx.ops.control_flow import *
 from jaxonnx.ops.convolution import *
 from jaxonnx.ops.creation import *
 from jaxonnx.ops.cumulative import *
+from jaxonnx.ops.detection import *
 from jaxonnx.ops.elementwise import *
 from jaxonnx.ops.image import *
 from jaxonnx.ops.indexing import *

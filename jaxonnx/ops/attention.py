@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from jaxonnx.known import same_dim
 from jaxonnx.registry import register
 from jaxonnx.tensors import dtype_of
 
-__all__ = ["attention", "linear_attention", "rotary_embedding"]
+__all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"]
 
 _PACKED = 3  # the rank of (batch, sequence, heads * size); split it is 4
 
@@ -217,6 +218,38 @@ def _softmax(scores: Array, unseen: Array | None) -> Array:
     if unseen is None:
         return jax.nn.softmax(scores, axis=-1)
     return jnp.where(unseen, 0, jax.nn.softmax(jnp.where(unseen, 0, scores), axis=-1))
+
+
+@register("FlexAttention", 1, domain="ai.onnx.preview")
+def flex_attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    /,
+    *,
+    prob_mod: Callable[[Any], Any] | None = None,
+    score_mod: Callable[[Any], Any] | None = None,
+    scale: float | None = None,
+    softmax_precision: int | None = None,
+) -> Array:
+    """:func:`attention` with functions of the scores and of the probabilities of all heads.
+
+    They compute in ``softmax_precision``: float32 unless given, double for double inputs. Each
+    takes one array and returns a sequence of one.
+
+    Raises:
+        InvalidModelError: if the kv heads do not divide the q heads.
+    """
+    q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
+    precise = np.promote_types(q.dtype, np.float32)
+    precise = precise if softmax_precision is None else dtype_of(softmax_precision)
+    scores = _scores(q, k, 1 / math.sqrt(q.shape[-1]) if scale is None else scale).astype(precise)
+    if score_mod is not None:
+        (scores,) = score_mod(scores)
+    weights = jax.nn.softmax(scores, axis=-1)
+    if prob_mod is not None:
+        (weights,) = prob_mod(weights)
+    return _weighted(weights, v).astype(q.dtype)
 
 
 @register("RotaryEmbedding", 23)

@@ -55,7 +55,7 @@ def _first_places(x: Array, found: Windows) -> Array:
 
     def better(a: Any, b: Any) -> Any:
         first = (a[0] > b[0]) | (a[0] != a[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
-        return jnp.where(first, a[0], b[0]), jnp.where(first, a[1], b[1])
+        return lax.select(first, a[0], b[0]), lax.select(first, a[1], b[1])
 
     initial = (_lowest(x.dtype), _NOWHERE)
     return _windowed((lax.stop_gradient(x), places), initial, better, found)[1]

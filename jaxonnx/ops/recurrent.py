@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -12,7 +11,15 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import same_dim
-from jaxonnx.ops.activation import elu, leaky_relu, relu
+from jaxonnx.ops.activation import (
+    elu,
+    hard_sigmoid,
+    leaky_relu,
+    relu,
+    sigmoid,
+    softplus,
+    softsign,
+)
 from jaxonnx.registry import register
 
 __all__ = ["gru", "lstm", "rnn"]
@@ -272,25 +279,20 @@ def _scan(
     return y, last
 
 
-def _hard_sigmoid(x: Array, *, alpha: float, beta: float) -> Array:
-    y = alpha * x + beta
-    return jnp.where(y <= 0, 0, jnp.where(y >= 1, 1, y))
-
-
 # Each with the defaults of its parameters, which are those of the operator of its name.
 _ACTIVATIONS: dict[str, tuple[Callable[..., Any], dict[str, float]]] = {
     "affine": (lambda x, *, alpha, beta: alpha * x + beta, {"alpha": 1.0, "beta": 0.0}),
     "elu": (elu, {"alpha": 1.0}),
-    "hardsigmoid": (_hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
+    "hardsigmoid": (hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
     "leakyrelu": (leaky_relu, {"alpha": 0.01}),
     "relu": (relu, {}),
     "scaledtanh": (
         lambda x, *, alpha, beta: alpha * jnp.tanh(beta * x),
         {"alpha": 1.0, "beta": 1.0},
     ),
-    "sigmoid": (jax.nn.sigmoid, {}),
-    "softplus": (jax.nn.softplus, {}),
-    "softsign": (lambda x: x / (1 + jnp.abs(x)), {}),
+    "sigmoid": (sigmoid, {}),
+    "softplus": (softplus, {}),
+    "softsign": (softsign, {}),
     "tanh": (jnp.tanh, {}),
     "thresholdedrelu": (lambda x, *, alpha: jnp.where(x >= alpha, x, 0), {"alpha": 1.0}),
 }

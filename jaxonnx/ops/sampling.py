@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, shape_is_symbolic
-from jaxonnx.ops._indices import int32
+from jaxonnx.known import as_dims
+from jaxonnx.ops._indices import clamp
 from jaxonnx.registry import register
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
@@ -33,7 +33,8 @@ def grid_sample(
     Places are listed innermost first; -1 and 1 are the borders of ``x``, or with
     ``align_corners`` the centers of its border pixels. Pixels outside are 0 (``zeros``), the
     nearest (``border``) or the mirrored one (``reflection``). ``nearest`` rounds half to even.
-    Integers are computed as floats and cast. Spatial transformer networks, arXiv:1506.02025.
+    Integers are computed as floats and cast. Derivative by ``grid`` at the center of a pixel:
+    that towards the next one. Spatial transformer networks, arXiv:1506.02025.
 
     Raises:
         InvalidModelError: for an unknown mode, or ranks that do not fit.
@@ -154,22 +155,114 @@ def roi_align(
     if coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
         raise InvalidModelError(f"mode {coordinate_transformation_mode!r} is unknown")
     x = jnp.asarray(x)
-    half_pixel = coordinate_transformation_mode == "half_pixel"
+    shift, least = (0.5, -np.inf) if coordinate_transformation_mode == "half_pixel" else (0, 1)
     work = jnp.promote_types(x.dtype, np.float32)
-    boxes = jnp.asarray(rois).astype(work) * spatial_scale - (0.5 if half_pixel else 0)
-    least = -np.inf if half_pixel else 1.0
-    low, extent = boxes[:, :2], boxes[:, 2:] - boxes[:, :2]
-    extent = jnp.maximum(extent, least)
-    outputs = {3: output_width, 2: output_height}
-    sides = [
-        _bins(low[:, k], extent[:, k], outputs[axis], sampling_ratio, x.shape[axis])
-        for k, axis in enumerate((3, 2))
-    ]
-    pool = _average if mode == "avg" else _maximum
+    boxes = jnp.asarray(rois).astype(work) * spatial_scale - shift
+    pool = _mean if mode == "avg" else _largest
 
-    def one(arguments: Any) -> Array:
-        image, *corners = arguments
-        return pool(x[image].astype(work), *corners)
+    def one(image: Array, box: Array) -> Array:
+        extent = jnp.maximum(box[2:] - box[:2], least)
+        rows = _corners(box[1], extent[1], output_height, sampling_ratio, x.shape[2])
+        columns = _corners(box[0], extent[0], output_width, sampling_ratio, x.shape[3])
+        return pool(x[image].astype(work), rows, columns)
 
-    arguments = (int32(jnp.asarray(batch_indices)), *sides)
-    return lax.map(one, arguments).astype(x.dtype)
+    images = clamp(jnp.asarray(batch_indices), x.shape[0])
+    each = jax.checkpoint(lambda pair: one(*pair))  # or the derivative would keep every image
+    return lax.map(each, (images, boxes)).astype(x.dtype)
+
+
+class _Corners(NamedTuple):
+    """How the samples of each bin meet the pixels of one axis.
+
+    Attributes:
+        weight: of a corner of a sample, ``[bins, corners, pixels]``.
+        met: whether that corner is that pixel, of the same shape.
+        outside: whether a sample of a bin lies outside, where all is 0, ``[bins]``.
+        count: how many samples a bin has.
+    """
+
+    weight: Array
+    met: Array
+    outside: Array
+    count: Array
+
+
+def _corners(start: Array, extent: Array, bins: int, ratio: int, size: Any) -> _Corners:
+    width = extent / bins
+    count = jnp.asarray(ratio, np.int32) if ratio > 0 else jnp.ceil(width).astype(np.int32)
+    step = width / jnp.maximum(count, 1).astype(width.dtype)
+    first = (start + jnp.arange(bins, dtype=width.dtype) * width + step / 2)[:, None, None]
+    pixels = jnp.arange(size, dtype=np.int32)
+    order = jnp.arange(ratio if ratio > 0 else 6, dtype=np.int32)[:, None]
+    if ratio <= 0:  # steps exceed 1/2, so at most 4 samples meet a pixel: 6 to spare for rounding
+        reached = (pixels.astype(width.dtype) - 1 - first) / jnp.where(step > 0, step, 1)
+        order = order + jnp.maximum(jnp.floor(lax.stop_gradient(reached)), 0).astype(np.int32)
+    place = first + order.astype(width.dtype) * step
+    limit = jnp.asarray(size, width.dtype)
+    counts = (order < count) & (place >= -1) & (place <= limit)
+    place = jnp.clip(place, 0, limit - 1)
+    low = jnp.floor(place)
+    sides = [(low, 1 - (place - low)), (jnp.minimum(low + 1, limit - 1), place - low)]
+    met = [counts & (side.astype(np.int32) == pixels) for side, _ in sides]
+    weight = [jnp.broadcast_to(w, m.shape) for (_, w), m in zip(sides, met, strict=True)]
+    ends = jnp.stack([first, first + (count - 1).astype(width.dtype) * step])
+    outside = ((ends < -1) | (ends > limit)).any(0).reshape(bins)
+    return _Corners(jnp.concatenate(weight, 1), jnp.concatenate(met, 1), outside, count)
+
+
+def _mean(image: Array, rows: _Corners, columns: _Corners) -> Array:
+    def shares(corners: _Corners) -> Array:
+        total = jnp.where(corners.met, corners.weight, 0).sum(1)
+        return total / jnp.maximum(corners.count, 1).astype(total.dtype)
+
+    lines = jnp.einsum("ph,chw->cpw", shares(rows), image, precision=lax.Precision.HIGHEST)
+    return jnp.einsum("cpw,qw->cpq", lines, shares(columns), precision=lax.Precision.HIGHEST)
+
+
+def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
+    """The largest weighted corner: with the largest weight if positive, else the smallest."""
+
+    def reduce(values: Array, corners: _Corners, sign: int) -> Array:
+        """The largest of ``[..., pixels]`` with weights, over those met: ``[..., bins]``."""
+        weight = jnp.where(corners.met, corners.weight, -np.inf if sign > 0 else np.inf)
+        weight = weight.max(1) if sign > 0 else weight.min(1)
+        values, valid = values[..., None, :], corners.met.any(1)
+        valid = valid & (values > -np.inf)
+        product = jnp.where(valid, values, 0) * jnp.where(valid, weight, 0)
+        return jnp.where(valid, product, -np.inf).max(-1)
+
+    candidates = []
+    for sign, chosen in ((1, image >= 0), (-1, image < 0)):
+        lines = reduce(jnp.where(chosen, image, -np.inf), columns, sign)
+        candidates.append(reduce(jnp.swapaxes(lines, 1, 2), rows, sign))
+    best = jnp.swapaxes(jnp.maximum(*candidates), 1, 2)
+    outside = rows.outside[:, None] | columns.outside
+    sampled = (rows.count > 0) & (columns.count > 0)
+    return jnp.where(sampled, jnp.where(outside, jnp.maximum(best, 0), best), 0)
+
+
+@register("RoiAlign", 10)
+def roi_align_10(
+    x: ArrayLike,
+    rois: ArrayLike,
+    batch_indices: ArrayLike,
+    /,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Array:
+    """RoiAlign of regions that are not shifted by half a pixel, and of at least one pixel."""
+    return roi_align(
+        x,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode="output_half_pixel",
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+    )

@@ -28,7 +28,7 @@ _FLOAT = 1  # ONNX's number of float32
 
 @register("DFT", 20, static=["dft_length", "axis"])
 def dft(
-    input: ArrayLike,  # noqa: A002 - ONNX's name
+    input: ArrayLike,
     dft_length: ArrayLike | None = None,
     axis: ArrayLike | None = None,
     /,
@@ -47,25 +47,27 @@ def dft(
             complex signal, or real bins.
     """
     x = jnp.asarray(input)
-    axis = -2 if axis is None else as_dims(axis)[0]
-    if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1:
-        raise InvalidModelError(f"axis is {axis}, expected one of {x.ndim - 1} signal dimensions")
-    axis %= x.ndim
+    along = -2 if axis is None else as_dims(axis)[0]
+    if not -x.ndim <= along < x.ndim or along % x.ndim == x.ndim - 1:
+        raise InvalidModelError(f"axis is {along}, expected one of {x.ndim - 1} signal dimensions")
+    along %= x.ndim
     length = None if dft_length is None else as_dims(dft_length)[0]
     signal = _complex(x)
     if onesided and jnp.iscomplexobj(signal) != bool(inverse):
         kind = "one-sided bins are complex" if inverse else "a one-sided transform takes real input"
         raise InvalidModelError(f"shape {x.shape} ends in {x.shape[-1]} parts, but {kind}")
-    if onesided:
-        transform = jnp.fft.irfft if inverse else jnp.fft.rfft
+    if not inverse:
+        bins = _forward(signal, length, along, onesided)
+    elif onesided:
+        bins = jnp.fft.irfft(signal, length, along)
     else:
-        transform = jnp.fft.ifft if inverse else jnp.fft.fft
-    return _parts(transform(signal, length, axis), x.dtype)
+        bins = jnp.fft.ifft(signal, length, along)
+    return _parts(bins, x.dtype)
 
 
 @register("DFT", 17, static=["dft_length"])
 def dft_17(
-    input: ArrayLike,  # noqa: A002 - ONNX's name
+    input: ArrayLike,
     dft_length: ArrayLike | None = None,
     /,
     *,
@@ -112,7 +114,19 @@ def stft(
     if onesided and jnp.iscomplexobj(frames):
         raise InvalidModelError(f"the signal of shape {x.shape} is complex, but onesided is 1")
     frames = frames if window is None else frames * window
-    return _parts((jnp.fft.rfft if onesided else jnp.fft.fft)(frames), x.dtype)
+    return _parts(_forward(frames, size, frames.ndim - 1, onesided), x.dtype)
+
+
+def _forward(signal: Array, length: Any, axis: int, onesided: int) -> Array:
+    """The transform; a real signal's is mirrored, so that its real bins are exactly real."""
+    if jnp.iscomplexobj(signal):
+        return jnp.fft.fft(signal, length, axis)
+    bins = jnp.fft.rfft(signal, length, axis)
+    if onesided:
+        return bins
+    length = signal.shape[axis] if length is None else length
+    mirrored = lax.slice_in_dim(bins, 1, length - length // 2, axis=axis)
+    return jnp.concatenate([bins, jnp.flip(mirrored, axis).conj()], axis)
 
 
 def _wide(dtype: Any) -> np.dtype:

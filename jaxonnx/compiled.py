@@ -1,0 +1,100 @@
+"""One graph as one compiled program."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import core
+
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
+from jaxonnx.plan import Graph, Spec
+from jaxonnx.trace import Tracing, guard_double
+
+
+class StaticValues:
+    """Arrays as a key: equal where names, dtypes, shapes and bytes are."""
+
+    def __init__(self, values: dict[str, np.ndarray]) -> None:
+        self.values = values
+        self._key = tuple((n, v.dtype, v.shape, v.tobytes()) for n, v in sorted(values.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StaticValues) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+class Compiled:
+    """A graph with its jitted function, compiled once per combination of shapes.
+
+    Attributes:
+        graph: the graph.
+        specs: what is declared of its outputs, where it is.
+    """
+
+    def __init__(self, graph: Graph, specs: Sequence[Spec] = ()) -> None:
+        self.graph = graph
+        self.specs = specs
+        self._jit = jax.jit(self._run, static_argnames=("static", "exact"))
+
+    def __call__(self, values: Mapping[str, Any], static: StaticValues) -> list[Any]:
+        """The outputs for traced values by name, and values that are known while tracing."""
+        exact = x64_enabled()  # around the call: then derivatives are exact in double, too
+        with jax.enable_x64(True):
+            return self._jit(dict(values), self._arguments, static=static, exact=exact)
+
+    @property
+    def compilations(self) -> int:
+        """How many programs have been compiled so far."""
+        return self._jit._cache_size()
+
+    def lower(self, values: Mapping[str, Any], static: StaticValues) -> Any:
+        """The program before it is compiled, as ``jax.jit(...).lower`` gives it."""
+        with jax.enable_x64(True):
+            return self._jit.lower(dict(values), self._arguments, static=static, exact=False)
+
+    @functools.cached_property
+    def _large(self) -> dict[str, np.ndarray]:
+        """Constants that are arguments of the program."""
+        return {
+            n: a
+            for graph in self.graph.walk()
+            for n, a in graph.given.items()
+            if a.nbytes > LITERAL_BYTES and a.dtype.kind != "T"
+        }
+
+    @functools.cached_property
+    def _arguments(self) -> dict[str, jax.Array]:
+        with core.eval_context(), jax.enable_x64(True):
+            return {n: jnp.asarray(a) for n, a in self._large.items()}
+
+    def _run(
+        self,
+        values: dict[str, Any],
+        arguments: Mapping[str, jax.Array],
+        *,
+        static: StaticValues,
+        exact: bool,
+    ) -> list[Any]:
+        large = {id(self._large[n]): a for n, a in arguments.items()}
+        tracing = Tracing(large) if exact else Tracing(large, guard=guard_double)
+        values = {n: jax.tree.map(tracing.guard, v) for n, v in values.items()}
+        outputs = tracing.run(self.graph, {**values, **static.values})
+        specs = self.specs or [Spec(n, None, None) for n in self.graph.outputs]
+        return [
+            jax.tree.map(lambda v, s=spec: tracing.lift(_as_declared(v, s), s.dtype), value)
+            for value, spec in zip(outputs, specs, strict=True)
+        ]
+
+
+def _as_declared(value: Any, spec: Spec) -> Any:
+    """``value`` if it has the declared dtype; dimensions take any integer one."""
+    dtype = getattr(value, "dtype", None)
+    if None in (dtype, spec.dtype) or is_symbolic(value) or dtype == spec.dtype:
+        return value
+    raise InvalidModelError(f"output {spec.name!r} is {dtype}, but the model declares {spec}")

@@ -1,0 +1,201 @@
+"""What a model accepts as inputs, and what it says of others."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from helpers import assert_close
+from onnx import TensorProto, helper
+
+import jaxonnx
+from jaxonnx.errors import InputError
+
+
+def identity(dtype=TensorProto.FLOAT, shape=("N", 3), name="x"):
+    """A model that gives its input back."""
+    info = helper.make_tensor_value_info(name, dtype, shape)
+    graph = helper.make_graph([], "g", [info], [info])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=11)
+
+
+@pytest.fixture(scope="module")
+def subtract():
+    """``x - y/1`` of float32 matrices with three columns."""
+    infos = [helper.make_tensor_value_info(n, 1, ["N", 3]) for n in ("x", "y/1")]
+    node = helper.make_node("Sub", ["x", "y/1"], ["z"])
+    made = [helper.make_tensor_value_info("z", 1, ["N", 3])]
+    graph = helper.make_graph([node], "g", infos, made)
+    opsets = [helper.make_opsetid("", 24)]
+    return jaxonnx.load(helper.make_model(graph, opset_imports=opsets, ir_version=11))
+
+
+X = np.float32([[1, 2, 3]])
+Y = np.float32([[1, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((X, Y), {}),
+        ((X,), {"y/1": Y}),
+        ((), {"y/1": Y, "x": X}),
+        (({"y/1": Y, "x": X},), {}),
+        (({"x": X},), {"y/1": Y}),
+    ],
+)
+def test_position_name_and_mapping(subtract, args, kwargs):
+    assert_close(subtract(*args, **kwargs), np.float32([[0, 1, 2]]))
+
+
+SIGNATURE = r"expected 'x': float32\[N, 3\], 'y/1': float32\[N, 3\]"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((), {}, "input 'x' is missing; input 'y/1' is missing; " + SIGNATURE),
+        ((X,), {}, "input 'y/1' is missing; " + SIGNATURE),
+        ((X, Y, Y), {}, "3 inputs by position, " + SIGNATURE),
+        ((X, Y), {"z": Y}, "no input is called 'z'; " + SIGNATURE),
+        ((X, Y), {"x": Y}, "input 'x' is given twice, by position and by name"),
+        (({"x": X, "y": Y},), {}, "no input is called 'y'; input 'y/1' is missing; " + SIGNATURE),
+        (({"x": X, "y/1": Y},), {"x": X}, "input 'x' is given twice, in the mapping and by name"),
+        ((X, Y[0]), {}, r"input 'y/1': float32\[3\], expected float32\[N, 3\]"),
+        ((X, Y[:, :2]), {}, r"input 'y/1': float32\[1, 2\], expected float32\[N, 3\]"),
+        ((X.astype(float), Y), {}, r"'x': float64\[1, 3\], expected float32.*astype\('float32'\)"),
+        ((X.astype(np.float16), Y), {}, "'x': float16"),
+        ((X.astype(np.int32), Y), {}, "'x': int32"),
+        ((X > 0, Y), {}, "'x': bool"),
+        ((None, Y), {}, "'x': object"),
+        (("text", Y), {}, "'x': <U4"),
+        (([[1, 2, 3], [4]], Y), {}, "input 'x': setting an array element with a sequence"),
+    ],
+)  # fmt: skip
+def test_wrong_inputs(subtract, args, kwargs, message):
+    with pytest.raises(InputError, match=message) as caught:
+        subtract(*args, **kwargs)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_jax_arrays_and_tracers_are_checked_alike(subtract):
+    assert_close(subtract(jnp.asarray(X), jnp.asarray(Y)), X - Y)
+    with pytest.raises(InputError, match=r"'x': int32\[1, 3\], expected float32"):
+        subtract(jnp.asarray(X, np.int32), Y)
+    with pytest.raises(InputError, match=r"'x': float32\[3\], expected float32\[N, 3\]"):
+        jax.vmap(subtract)(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "expected"),
+    [
+        (TensorProto.FLOAT, 1.5, np.float32(1.5)),
+        (TensorProto.FLOAT, 1, np.float32(1)),
+        (TensorProto.DOUBLE, 0.1, np.float64(0.1)),
+        (TensorProto.BFLOAT16, 1.5, ml_dtypes.bfloat16(1.5)),
+        (TensorProto.INT64, 2**40, np.int64(2**40)),
+        (TensorProto.UINT8, 255, np.uint8(255)),
+        (TensorProto.BOOL, True, np.bool_(True)),
+        (TensorProto.COMPLEX64, 1j, np.complex64(1j)),
+        (TensorProto.COMPLEX64, 2.0, np.complex64(2)),
+        (TensorProto.FLOAT, np.float32(2), np.float32(2)),
+        (TensorProto.FLOAT, float("inf"), np.float32(np.inf)),
+    ],
+)
+def test_python_scalars(declared, value, expected):
+    assert_close(jaxonnx.load(identity(declared, []))(value), expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [([1, 2], [1, 2]), ((0.5,), [0.5]), ([], []), ([True], None)]
+)
+def test_python_lists(value, expected):
+    model = jaxonnx.load(identity(TensorProto.FLOAT, ["N"]))
+    if expected is None:
+        with pytest.raises(InputError, match=r"bool\[1\], expected float32\[N\]"):
+            model(value)
+    else:
+        assert_close(model(value), np.float32(expected))
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "message"),
+    [
+        (TensorProto.INT64, 1.5, r"float64\[\], expected int64\[\]"),
+        (TensorProto.INT64, True, r"bool\[\], expected int64\[\]"),
+        (TensorProto.BOOL, 1, r"int64\[\], expected bool\[\]"),
+        (TensorProto.FLOAT, 1j, r"complex128\[\], expected float32\[\]"),
+        (TensorProto.FLOAT, np.float64(1), r"float64\[\], expected float32\[\]"),
+        (TensorProto.FLOAT, 1e300, "overflow"),
+        (TensorProto.INT8, 300, "300 is out of the range of int8; expected int8"),
+        (TensorProto.UINT8, -1, "-1 is out of the range of uint8"),
+        (TensorProto.INT64, 2**70, "object"),
+    ],
+)
+def test_wrong_python_scalars(declared, value, message):
+    with pytest.raises(InputError, match=message):
+        jaxonnx.load(identity(declared, []))(value)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, jnp.asarray])
+def test_narrower_integers_are_widened(wrap):
+    model = jaxonnx.load(identity(TensorProto.INT64, ["N"]))
+    assert_close(model(wrap(np.int32([1, -2]))), np.int64([1, -2]))
+    assert_close(model(wrap(np.int8([1, -2]))), np.int64([1, -2]))
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [
+        (TensorProto.INT32, np.int64),
+        (TensorProto.INT64, np.uint8),
+        (TensorProto.UINT64, np.int8),
+        (TensorProto.DOUBLE, np.float32),
+        (TensorProto.FLOAT, np.float16),
+        (TensorProto.FLOAT, ml_dtypes.bfloat16),
+        (TensorProto.FLOAT16, np.float32),
+        (TensorProto.FLOAT, np.int32),
+    ],
+)
+def test_kind_and_precision_never_change(declared, given):
+    with pytest.raises(InputError, match=np.dtype(given).name):
+        jaxonnx.load(identity(declared, ["N"]))(np.ones(2, given))
+
+
+def test_widening_a_traced_integer():
+    model = jaxonnx.load(identity(TensorProto.INT64, ["N"]))
+    assert_close(jax.jit(model)(np.int32([1, -2])), np.int64([1, -2]))
+
+
+@pytest.mark.parametrize("shape", [None, [None, 3], ["N", 3], [0, 3], [-1, 3], ["?", 3]])
+def test_open_sizes_take_any(shape):
+    model = jaxonnx.load(identity(shape=shape))
+    for batch in (0, 1, 4):
+        x = np.ones((batch, 3), np.float32)
+        assert_close(model(x), x)
+
+
+def test_fixed_sizes():
+    model = jaxonnx.load(identity(shape=[2, 3]))
+    with pytest.raises(InputError, match=r"'x': float32\[1, 3\], expected float32\[2, 3\]"):
+        model(X)
+
+
+def test_input_named_as_a_parameter_of_python():
+    """Inputs called ``self``, ``args`` or ``params`` are inputs as others are."""
+    for name in ("self", "args", "kwargs", "params", "x"):
+        model = jaxonnx.load(identity(name=name))
+        assert_close(model(**{name: X}), X)
+        assert_close(model({name: X}), X)
+
+
+def test_constants():
+    proto = identity(TensorProto.INT64, ["N"])
+    model = jaxonnx.load(proto, constants={"x": np.int32([1, 2])})
+    assert model.input_names == ()
+    assert_close(model(), np.int64([1, 2]))
+    with pytest.raises(InputError, match="constants: no input is called 'z'; there are 'x'"):
+        jaxonnx.load(proto, constants={"z": 1})
+    with pytest.raises(InputError, match=r"'x': float64\[1\], expected int64\[N\]"):
+        jaxonnx.load(proto, constants={"x": np.ones(1)})
