@@ -44,7 +44,7 @@ def main() -> None:
         x = jnp.clip(x + STEP * jnp.sign(gradient(model, x)), -1, 1)
         steps += 1
     change = np.abs(x - start).max() / 2
-    print(f"after {steps} steps: {model(x)[0, 1]:.4f} sure, no pixel changed by over {change:.1%}")
+    print(f"after: {model(x)[0, 1]:.4f} sure; steps: {steps}, no pixel moved by over {change:.1%}")
 
 
 if __name__ == "__main__":

@@ -286,9 +286,10 @@ def _message(error: Exception) -> str:
         return f"there is no file {error.filename}"
     if isinstance(error, OSError):
         return f"{error.filename or ''}: {error.strerror or error}"
+    notes = [n for n in getattr(error, "__notes__", ()) if n.startswith("while running")]
     lines = str(error).splitlines() or [""]
     if not isinstance(error, JaxonnxError):
-        return "; ".join([f"{type(error).__name__}: {lines[0]}", *getattr(error, "__notes__", ())])
+        return "; ".join([f"{type(error).__name__}: {lines[0]}", *notes])
     more = len(lines) - _MOST_LINES
     shown = [*lines[:_MOST_LINES], *([f"  and {more} more; --debug shows all"] if more > 0 else [])]
-    return "\n".join(shown) + "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return "; ".join(["\n".join(shown), *notes])

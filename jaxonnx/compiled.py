@@ -1,5 +1,6 @@
 """One graph as one compiled program."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
+from jaxonnx import checks
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
+from jaxonnx.padded import map_arrays
 from jaxonnx.plan import Graph, Spec
 from jaxonnx.trace import Tracing, guard_double
 
@@ -35,18 +38,31 @@ class Compiled:
     Attributes:
         graph: the graph.
         specs: what is declared of its outputs, where it is.
+        bounds: the most results of value-dependent nodes, by name.
     """
 
-    def __init__(self, graph: Graph, specs: Sequence[Spec] = ()) -> None:
+    def __init__(
+        self, graph: Graph, specs: Sequence[Spec] = (), bounds: Mapping[str, int] | None = None
+    ) -> None:
         self.graph = graph
         self.specs = specs
+        self.bounds = dict(bounds or {})
         self._jit = jax.jit(self._run, static_argnames=("static", "exact"))
 
     def __call__(self, values: Mapping[str, Any], static: StaticValues) -> list[Any]:
-        """The outputs for traced values by name, and values that are known while tracing."""
+        """The outputs for traced values by name, and values that are known while tracing.
+
+        Raises:
+            DataDependentShapeError: if a node has more results than its bound; inside a trace that
+                is a check for ``checkify``.
+        """
         exact = x64_enabled()  # around the call: then derivatives are exact in double, too
         with jax.enable_x64(True):
-            return self._jit(dict(values), self._arguments, static=static, exact=exact)
+            outputs, counts = self._jit(
+                dict(values), self._arguments, static=static, exact=exact
+            )
+        checks.check_bounds(counts, self.bounds)
+        return outputs
 
     @property
     def compilations(self) -> int:
@@ -80,16 +96,19 @@ class Compiled:
         *,
         static: StaticValues,
         exact: bool,
-    ) -> list[Any]:
+    ) -> tuple[list[Any], dict[str, Any]]:
         large = {id(self._large[n]): a for n, a in arguments.items()}
-        tracing = Tracing(large) if exact else Tracing(large, guard=guard_double)
+        tracing = Tracing(large, bounds=self.bounds)
+        if not exact:
+            tracing = dataclasses.replace(tracing, guard=guard_double)
         values = {n: jax.tree.map(tracing.guard, v) for n, v in values.items()}
         outputs = tracing.run(self.graph, {**values, **static.values})
         specs = self.specs or [Spec(n, None, None) for n in self.graph.outputs]
-        return [
-            jax.tree.map(lambda v, s=spec: tracing.lift(_as_declared(v, s), s.dtype), value)
+        lifted = [
+            map_arrays(lambda v, s=spec: tracing.lift(_as_declared(v, s), s.dtype), value)
             for value, spec in zip(outputs, specs, strict=True)
         ]
+        return lifted, tracing.counts
 
 
 def _as_declared(value: Any, spec: Spec) -> Any:

@@ -74,19 +74,17 @@ class _Lines:
 def _fool(model: Model, x: Any, most: int = 50) -> tuple[int, float]:
     """Steps along the sign of the gradient until the answer changes, and the new certainty."""
 
-    @jax.jit
-    def climb(model: Model, x: Any) -> Any:
-        def doubt(x: Any) -> Any:
-            log = jnp.log(model(x)[0])
-            return log[1] - log[0]
+    def doubt(x: Any, model: Model) -> Any:
+        """How much more the model believes in 180 degrees than in 0, as a log ratio."""
+        log = jnp.log(model(x)[0])
+        return log[1] - log[0]
 
-        return x + _STEP * jnp.sign(jax.grad(doubt)(x))
-
-    steps, certainty = 0, 0.0
-    while certainty <= 0.5 and steps < most:  # noqa: PLR2004 - either answer
-        x = climb(model, x)
-        steps, certainty = steps + 1, float(model(x)[0, 1])
-    return steps, certainty
+    climb = jax.jit(jax.value_and_grad(doubt))
+    steps, (value, slope) = 0, climb(x, model)
+    while value <= 0 and steps < most:
+        x = x + _STEP * jnp.sign(slope)
+        steps, (value, slope) = steps + 1, climb(x, model)
+    return steps, float(jax.nn.sigmoid(value))
 
 
 def _tune(model: Model, x: Any, steps: int = 5) -> tuple[float, float]:

@@ -2,50 +2,56 @@
 
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import jax
 import jax.export
 
+from jaxonnx.errors import InputError
 from jaxonnx.plan import Spec
 
+_FUNCTIONS = ("min", "max", "mod", "floordiv")
+_EXPRESSION = re.compile(r"\s*\w+(\s*[-+*]\s*\w+)+\s*", re.ASCII)
 
-def identifiers(names: Sequence[str]) -> dict[str, str]:
+
+def identifiers(names: Iterable[str]) -> dict[str, str]:
     """ONNX's dimension names as distinct identifiers: ``batch size`` becomes ``batch_size``."""
     found: dict[str, str] = {}
-    for name in names:
+    for name in dict.fromkeys(names):
         base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "dim"
-        if not base[0].isalpha() or keyword.iskeyword(base) or base in ("min", "max", "mod"):
+        if not base[0].isalpha() or keyword.iskeyword(base) or base in _FUNCTIONS:
             base = f"d_{base}"
         unique, count = base, 1
         while unique in found.values():
             count += 1
             unique = f"{base}_{count}"
-        found.setdefault(name, unique)
+        found[name] = unique
     return found
 
 
-def abstract(
-    specs: Sequence[Spec], constraints: Sequence[str]
-) -> dict[str, jax.ShapeDtypeStruct]:
+def abstract(specs: Sequence[Spec], constraints: Sequence[str]) -> dict[str, jax.ShapeDtypeStruct]:
     """Inputs as shapes: equal names are equal dimensions, unknown ones are dimensions apart.
+
+    A name such as ``past + sequence`` is the sum of the dimensions ``past`` and ``sequence`` if
+    there are such.
 
     Args:
         specs: the declared inputs; each must have a dtype and a rank.
         constraints: what is assumed of the dimensions, by their ONNX names or identifiers.
 
     Raises:
-        ValueError: if an input has no declared rank or dtype.
+        InputError: if an input has no declared rank or dtype.
     """
     shapes = {s.name: _named(s) for s in specs}
     names = [d for dims in shapes.values() for d in dims if isinstance(d, str)]
-    known = identifiers([*dict.fromkeys(names)])
+    known = identifiers(n for n in names if not _is_expression(n, names))
+    known |= {n: _rename(n, known) for n in names if n not in known}
     scope = jax.export.SymbolicScope([_rename(c, known) for c in constraints])
     with jax.enable_x64(True):
         return {
             s.name: jax.ShapeDtypeStruct(
                 jax.export.symbolic_shape(
-                    ", ".join(known.get(d, str(d)) for d in map(_text, shapes[s.name])),
+                    ", ".join(known[d] if isinstance(d, str) else str(d) for d in shapes[s.name]),
                     scope=scope,
                 ),
                 s.dtype,
@@ -54,20 +60,23 @@ def abstract(
         }
 
 
-def _text(dim: int | str) -> str:
-    return str(dim)
-
-
 def _named(spec: Spec) -> tuple[int | str, ...]:
+    """The declared shape with a name of its own for each unknown size."""
     if spec.shape is None or spec.dtype is None:
-        raise ValueError(f"input {spec.name!r} has no declared rank or dtype: {spec}")
-    unknown = (None, "?")
+        raise InputError(f"input {spec.name!r} has no declared rank or dtype: {spec}")
     return tuple(
-        f"{spec.name}_{k}" if d in unknown or d is None else d for k, d in enumerate(spec.shape)
+        f"{spec.name}_{k}" if d is None or d == "?" else d for k, d in enumerate(spec.shape)
     )
 
 
-def _rename(constraint: str, known: dict[str, str]) -> str:
-    for name, identifier in known.items():
-        constraint = constraint.replace(name, identifier) if name != identifier else constraint
-    return constraint
+def _is_expression(name: str, names: Sequence[str]) -> bool:
+    """Whether a dimension's name is a sum, difference or product of others and of numbers."""
+    words = re.findall(r"\w+", name)
+    return bool(_EXPRESSION.fullmatch(name)) and all(w.isdigit() or w in names for w in words)
+
+
+def _rename(text: str, known: Mapping[str, str]) -> str:
+    """``text`` with identifiers in place of dimension names, the longest first."""
+    names = sorted(known, key=len, reverse=True)
+    pattern = "|".join(rf"(?<!\w){re.escape(n)}(?!\w)" for n in names)
+    return re.sub(pattern, lambda m: known[m.group()], text) if names else text

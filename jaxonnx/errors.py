@@ -31,5 +31,9 @@ class DataDependentShapeError(StaticValueError):
     """The shape of a result depends on values, so the program cannot be compiled as it is."""
 
 
+class UnpaddableError(DataDependentShapeError):
+    """An operator cannot follow an array of which only a part is real."""
+
+
 class PrecisionError(JaxonnxError, TypeError):
     """A derivative would silently be computed in single instead of double precision."""

@@ -46,8 +46,8 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
                     out = differentiable(*primals)
                     if not jnp.issubdtype(jnp.result_type(out), jnp.inexact):
                         return out, np.zeros(np.shape(out), jax.dtypes.float0)
-                    read = [_readable(t) for t in tangents]
-                    return out, rule(*read, *primals, **bound.kwargs)
+                    read = [_readable(v) for v in (*tangents, *primals)]
+                    return out, rule(*read, **bound.kwargs)
 
             return differentiable(*bound.args)
 
@@ -56,6 +56,7 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
     return decorate
 
 
-def _readable(tangent: Any) -> Any:
-    absent = tangent is None or tangent.dtype == jax.dtypes.float0
-    return None if absent else tangent
+def _readable(value: Any) -> Any:
+    """A tangent or primal as a JAX array: NumPy promotes bfloat16 by other rules."""
+    absent = value is None or getattr(value, "dtype", None) == jax.dtypes.float0
+    return None if absent else jnp.asarray(value)

@@ -81,3 +81,23 @@ def _metadata(proto: onnx.ModelProto) -> dict[str, str]:
     }
     own = {p.key: p.value for p in proto.metadata_props}
     return {k: v for k, v in fields.items() if v} | own
+
+
+def check_bounds(graph: Graph, bounds: Mapping[str, int]) -> dict[str, int]:
+    """``bounds``, if each names a node of the main graph that can have one.
+
+    Raises:
+        InputError: if one does not.
+    """
+    able = {
+        name
+        for node in graph.nodes
+        if node.operator is not None and node.operator.bounded is not None
+        for name in (node.name, *node.outputs)
+        if name
+    }
+    for name in bounds:
+        if name not in able:
+            names = ", ".join(map(repr, sorted(able))) or "no such node"
+            raise InputError(f"bounds: {name!r} is no value-dependent node or output; there is {names}")
+    return dict(bounds)

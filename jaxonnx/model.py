@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ from jax import core
 from jaxonnx import dims
 from jaxonnx.errors import InputError
 from jaxonnx.inputs import bind
-from jaxonnx.loading import build_plan
-from jaxonnx.plan import Spec
+from jaxonnx.loading import build_plan, check_bounds
+from jaxonnx.plan import Options, Spec
 from jaxonnx.program import Program
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def load(
     *,
     constants: Mapping[str, Any] | None = None,
     constraints: Sequence[str] = (),
+    bounds: Mapping[str, int] | None = None,
+    buckets: Literal["pow2"] | None = None,
 ) -> "Model":
     """Read an ONNX model.
 
@@ -35,6 +37,12 @@ def load(
         constants: values for graph inputs, which then are no inputs any more.
         constraints: what may be assumed of symbolic dimensions when the model is traced with
             them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
+        bounds: the most results of nodes whose number of results depends on values (NonZero,
+            NonMaxSuppression, ...), by name of the node or of one of its outputs. Such a model can
+            be traced: it gives :class:`Padded` arrays there, and arrays of the right size outside
+            of a trace.
+        buckets: ``"pow2"`` pads the results of such nodes to powers of two between the compiled
+            stretches of ``model(x)``, where that is exact, so that fewer sizes are compiled.
 
     Returns:
         The model; its first call at each combination of input shapes compiles it.
@@ -45,9 +53,10 @@ def load(
         InputError: if ``source`` or a value in ``constants`` is of the wrong kind.
     """
     plan, params = build_plan(source, constants or {})
+    options = Options(tuple(constraints), check_bounds(plan.graph, bounds or {}), buckets == "pow2")
     with core.eval_context(), jax.enable_x64(True):
         arrays = {n: jnp.asarray(a) for n, a in params.items()}
-    return Model(arrays, Program(plan, constraints))
+    return Model(arrays, Program(plan, options))
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -159,7 +168,11 @@ class Model:
         For ``jax.export``: ``jax.export.export(jax.jit(model.apply))(params, shapes)``.
         """
         required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
-        return dims.abstract(required, self._program.constraints)
+        return dims.abstract(required, self._program.options.constraints)
+
+    def schedule(self) -> str:
+        """What runs where outside of a trace, and why, a line each."""
+        return self._program.schedule()
 
     def summary(self) -> None:
         """Print operators, parameters and bytes as a table."""

@@ -122,6 +122,21 @@ class Graph:
 
 
 @dataclasses.dataclass(frozen=True)
+class Options:
+    """How a model is to be traced and run, as given to ``load``.
+
+    Attributes:
+        constraints: what is assumed of symbolic dimensions, such as ``"S<=512"``.
+        bounds: the most results of value-dependent nodes, by name of the node or an output.
+        buckets: whether value-dependent sizes are rounded up to powers of two between stretches.
+    """
+
+    constraints: tuple[str, ...] = ()
+    bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    buckets: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """A whole model, read and checked.
 

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -13,7 +13,8 @@ from jaxonnx import schedule, serial
 from jaxonnx.compiled import Compiled, StaticValues
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
 from jaxonnx.outputs import Outputs
-from jaxonnx.plan import Plan
+from jaxonnx.padded import cut
+from jaxonnx.plan import Options, Plan
 from jaxonnx.runner import Runner
 from jaxonnx.trace import value_dependent
 
@@ -25,20 +26,20 @@ class Program:
 
     Attributes:
         plan: the model without the values of its parameters.
-        constraints: what is assumed of symbolic dimensions, such as ``"S<=512"``.
+        options: how it is traced and run.
         whole: the graph as one program, for models and callers that allow it.
     """
 
-    def __init__(self, plan: Plan, constraints: Sequence[str] = ()) -> None:
+    def __init__(self, plan: Plan, options: Options) -> None:
         self.plan = plan
-        self.constraints = tuple(constraints)
-        self.whole = Compiled(plan.graph, plan.outputs)
+        self.options = options
+        self.whole = Compiled(plan.graph, plan.outputs, options.bounds)
 
     @functools.cached_property
     def runner(self) -> Runner:
         """The graph in phases, for models that no single program can hold."""
         text = {s.name for s in self.plan.inputs if s.dtype is not None and s.dtype.kind == "T"}
-        return Runner(self.plan.graph, self.plan.static, text)
+        return Runner(self.plan.graph, self.plan.static, text, self.options)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -47,7 +48,7 @@ class Program:
 
     def encode(self) -> bytes:
         """The content as bytes; :meth:`decode` reads them."""
-        return serial.encode((self.plan, self.constraints))
+        return serial.encode((self.plan, self.options))
 
     @classmethod
     def decode(cls, data: bytes) -> "Program":
@@ -82,6 +83,7 @@ class Program:
             outputs = self.runner.run({**params, **inputs})
         else:
             outputs = self._call_whole(params, inputs, inside)
+        outputs = outputs if inside else cut(outputs)
         specs = self.plan.outputs
         return outputs[0] if len(specs) == 1 else Outputs(outputs, [s.name for s in specs])
 

@@ -26,6 +26,8 @@ class Operator:
         symbolic: whether known dimension expressions may be given to the function.
         host: whether it needs concrete values: the shape of its result depends on them, or it
             computes with strings or maps.
+        bounded: the function to use where a bound on the size of the result is declared: it takes
+            the bound as ``size`` and gives padded arrays.
     """
 
     op_type: str
@@ -35,6 +37,7 @@ class Operator:
     static: frozenset[str] = frozenset()
     symbolic: bool = False
     host: bool = False
+    bounded: Callable[..., Any] | None = None
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -76,6 +79,7 @@ def register(
     static: Iterable[str] = (),
     symbolic: bool = False,
     host: bool = False,
+    bounded: Callable[..., Any] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the implementation of an ONNX operator.
 
@@ -93,6 +97,8 @@ def register(
         symbolic: whether the function computes with dimension expressions in NumPy arrays.
         host: whether the function needs concrete values, since the shape of its result depends on
             them or since it computes with strings or maps.
+        bounded: a function of the same inputs and attributes and a keyword ``size``, the most
+            results that there may be, which gives :class:`~jaxonnx.padded.Padded` arrays.
 
     Returns:
         A decorator that gives the function back unchanged.
@@ -105,7 +111,7 @@ def register(
         raise ValueError(f"{op_type}: list the schema versions that the function implements")
 
     def decorate(function: Function) -> Function:
-        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic, host)
+        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic, host, bounded)
         unknown = operator.static - set(operator.inputs)
         if unknown:
             raise ValueError(f"{op_type}: static inputs {sorted(unknown)} are not in its signature")

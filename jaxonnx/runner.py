@@ -9,8 +9,9 @@ from jax import core
 
 from jaxonnx import schedule
 from jaxonnx.compiled import Compiled, StaticValues
-from jaxonnx.errors import StaticValueError
-from jaxonnx.plan import Graph
+from jaxonnx.errors import StaticValueError, UnpaddableError
+from jaxonnx.padded import cut
+from jaxonnx.plan import Graph, Options
 from jaxonnx.schedule import Phase
 from jaxonnx.trace import Tracing
 
@@ -24,8 +25,11 @@ class Runner:
         phases: the parts in the order in which they run.
     """
 
-    def __init__(self, graph: Graph, known: Collection[str], text: Collection[str]) -> None:
+    def __init__(
+        self, graph: Graph, known: Collection[str], text: Collection[str], options: Options
+    ) -> None:
         self.graph = graph
+        self.options = options
         self.known = frozenset(known)
         self._text = frozenset(text)
         self._found: dict[str, str] = {}
@@ -52,8 +56,12 @@ class Runner:
         return nested + sum(c.compilations for c in self._compiled.values())
 
     def _split(self) -> None:
-        self.phases = schedule.split(self.graph, self.known, self._text, self._found)
-        self._compiled = {k: Compiled(p.graph) for k, p in enumerate(self.phases) if p.compiled}
+        bounds = self.options.bounds
+        self.phases = schedule.split(self.graph, self.known, self._text, self._found, bounds)
+        self._compiled = {
+            k: Compiled(p.graph, bounds=bounds) for k, p in enumerate(self.phases) if p.compiled
+        }
+        self._unpadded: set[int] = set()
 
     def _run(self, values: Mapping[str, Any]) -> list[Any]:
         values = {**self.graph.given, **values}
@@ -62,14 +70,25 @@ class Runner:
             if phase.compiled:
                 static = StaticValues({n: np.asarray(v) for n, v in inputs.items() if n in self.known})
                 traced = {n: v for n, v in inputs.items() if n not in self.known}
-                results = self._compiled[k](traced, static)
+                results = self._compile(k, traced, static)
             else:
                 results = self._on_host(phase, inputs)
             values.update(zip(phase.graph.outputs, results, strict=True))
-        return [values[n] for n in self.graph.outputs]
+        return cut([values[n] for n in self.graph.outputs])
+
+    def _compile(self, k: int, values: Mapping[str, Any], static: StaticValues) -> list[Any]:
+        """Run a compiled phase, without padding if an operator in it has no exact rule for it."""
+        if k not in self._unpadded:
+            try:
+                return self._compiled[k](values, static)
+            except UnpaddableError:
+                self._unpadded.add(k)
+        return self._compiled[k](cut(values), static)
 
     def _on_host(self, phase: Phase, inputs: Mapping[str, Any]) -> list[Any]:
-        tracing = Tracing(limit=float("inf"), concrete=self._subgraph)
+        tracing = Tracing(
+            limit=float("inf"), concrete=self._subgraph, buckets=self.options.buckets
+        )
         with jax.enable_x64(True):
             return tracing.run(phase.graph, {n: concrete(v) for n, v in inputs.items()})
 
@@ -77,7 +96,7 @@ class Runner:
         """Run a subgraph of one of the nodes, by a runner of its own."""
         runner = self._nested.get(id(graph))
         if runner is None:
-            runner = self._nested[id(graph)] = Runner(graph, (), text_names(values))
+            runner = self._nested[id(graph)] = Runner(graph, (), text_names(values), Options())
         return [concrete(v) for v in runner.run(values)]
 
 
@@ -95,9 +114,10 @@ def _is_text(value: Any) -> bool:
 def concrete(value: Any) -> Any:
     """A value with its arrays as NumPy; those that are being differentiated stay as they are."""
     return jax.tree.map(
-        lambda v: np.asarray(v) if isinstance(v, jax.Array) and not _traced(v) else v, value
+        lambda v: np.asarray(v) if isinstance(v, jax.Array) and not _traced(v) else v, cut(value)
     )
 
 
 def _traced(value: Any) -> bool:
     return isinstance(value, core.Tracer)
+

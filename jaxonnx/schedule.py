@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from jaxonnx import schema
 from jaxonnx.optimize.prune import reads
 from jaxonnx.plan import Graph, Node
+from jaxonnx.trace import bound_name
 
 _SHAPE_ONLY = ("Shape", "Size")
 
@@ -32,7 +33,11 @@ class Phase:
 
 
 def split(
-    graph: Graph, known: Collection[str], text: Collection[str], found: Mapping[str, str]
+    graph: Graph,
+    known: Collection[str],
+    text: Collection[str],
+    found: Mapping[str, str],
+    bounds: Mapping[str, int],
 ) -> tuple[Phase, ...]:
     """The phases of a graph in the order in which they run.
 
@@ -41,9 +46,11 @@ def split(
         known: names of inputs whose values are known while tracing.
         text: names of inputs that are strings.
         found: reasons for nodes that turned out to need concrete values, by first output.
+        bounds: declared bounds; a node under one can be part of a compiled program.
     """
     data = _data_dependent(graph, known)
     reasons = _reasons(graph, data, known, _text_values(graph, text)) | dict(found)
+    reasons = {k: why for k, why in reasons.items() if k not in _under_bounds(graph, bounds)}
     level: dict[str, int] = {}
     groups: dict[int, list[Node]] = {}
     for node in graph.nodes:
@@ -58,6 +65,10 @@ def split(
     return _phases(graph, dict(sorted(groups.items())), shared, reasons)
 
 
+def _under_bounds(graph: Graph, bounds: Mapping[str, int]) -> set[str]:
+    return {_key(n) for n in graph.nodes if bound_name(n, bounds)}
+
+
 def _phases(
     graph: Graph,
     groups: Mapping[int, list[Node]],
@@ -65,9 +76,8 @@ def _phases(
     reasons: Mapping[str, str],
 ) -> tuple[Phase, ...]:
     """Graphs of the groups, each with those of the shared nodes that it needs."""
+    groups = groups or {0: []}
     parts = [_with_shared(graph, nodes, shared, ()) for nodes in groups.values()]
-    if len(parts) < 2 and not reasons:  # noqa: PLR2004
-        return (Phase(graph, compiled=True, reasons={}),)
     computed = {o for nodes in parts for o in _made(nodes)}
     rest = [o for o in graph.outputs if o not in computed]
     parts[-1] = _with_shared(graph, parts[-1], shared, rest)

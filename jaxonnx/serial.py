@@ -9,9 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxonnx.plan import Graph, Node, Plan, Spec
+from jaxonnx.plan import Graph, Node, Options, Plan, Spec
 
-_CLASSES: dict[str, Callable[..., Any]] = {c.__name__: c for c in (Graph, Node, Plan, Spec)}
+_CLASSES: dict[str, Callable[..., Any]] = {c.__name__: c for c in (Graph, Node, Options, Plan, Spec)}
 
 
 def encode(value: Any) -> bytes:

@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from jaxonnx.errors import InputError
+from jaxonnx.inputs import bind
 from jaxonnx.model import Model
 from jaxonnx.plan import Spec
 from jaxonnx.summary import labelled
@@ -129,7 +130,7 @@ def _foreign(dtype: np.dtype) -> bool:
 
 
 def random_inputs(model: Model, given: Arrays, sizes: Mapping[str, int], seed: int) -> Arrays:
-    """``given`` with random values for every other required input.
+    """``given``, checked, with random values for every other required input.
 
     Floats are normal, integers and booleans 0 or 1, inputs that decide shapes all 1.
 
@@ -150,7 +151,7 @@ def random_inputs(model: Model, given: Arrays, sizes: Mapping[str, int], seed: i
             f"there are {', '.join(sorted(map(repr, named))) or 'none'}"
         )
     made = {s.name: _random(s, s.name in model.static_inputs, sizes, rng) for s in wanted}
-    return {**given, **made}
+    return bind(model.inputs, optional, ({**given, **made},), {})
 
 
 def _random(

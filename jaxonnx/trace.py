@@ -10,7 +10,7 @@ import numpy as np
 from jax import core, export
 
 from jaxonnx import graph as graphs
-from jaxonnx import schema
+from jaxonnx import padded, schema
 from jaxonnx.errors import (
     DataDependentShapeError,
     JaxonnxError,
@@ -25,6 +25,7 @@ from jaxonnx.known import (
     lift,
     tidy,
 )
+from jaxonnx.padded import Padded, cut, pad
 from jaxonnx.plan import Graph, Node
 from jaxonnx.registry import Operator
 from jaxonnx.tensors import type_of
@@ -42,12 +43,19 @@ class Tracing:
         limit: known results above this many bytes are computed in the program instead.
         guard: applied to traced doubles that come from no other double.
         concrete: runs subgraphs outside of a trace; None while tracing.
+        bounds: the most results of nodes whose number of them depends on values, by name of the
+            node or of one of its outputs.
+        counts: filled while tracing: the number of results by name in ``bounds``.
+        buckets: outside of a trace, whether value-dependent sizes are padded to powers of two.
     """
 
     arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
     limit: float = LITERAL_BYTES
     guard: Callable[[Any], Any] = lambda value: value
     concrete: "Callable[[Graph, Values], list[Any]] | None" = None
+    bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    counts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    buckets: bool = False
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
         """A known array as a traced one; anything else as it is."""
@@ -79,20 +87,43 @@ class Tracing:
         args = [*args]
         while args and args[-1] is None:
             args.pop()
-        _require_known(node, operator, args)
-        if operator.host and self.concrete is None and not all(a is None or is_known(a) for a in args):
-            raise DataDependentShapeError(value_dependent([node]))
         if node.subgraphs:
             attributes = {n: self._subgraph(a, values) for n, a in attributes.items()}
+        if self.concrete is not None:
+            args = cut(args)
+        if any(isinstance(a, Padded) for a in args):
+            return padded.apply(operator, args, attributes, node.label)
+        _require_known(node, operator, args)
+        known = all(a is None or is_known(a) for a in args)
+        name = bound_name(node, self.bounds)
+        if name and operator.bounded is not None and (node.subgraphs or not known):
+            return self._bounded(operator.bounded, args, attributes, name)
+        if operator.host and self.concrete is None and not known:
+            raise DataDependentShapeError(value_dependent([node]))
+        if node.subgraphs:
             return _as_outputs(operator.function(*args, **attributes))
         if self._foldable(node, operator, args):
             results = _fold(node, operator, args, attributes, bound)
+            if self.buckets and operator.bounded is not None:
+                return _in_buckets(operator.bounded, args, attributes, results)
             if sum(getattr(r, "nbytes", 0) for r in results) <= self.limit:
                 return results
         lifted = self._lift_all(node, operator, args, bound)
         results = _as_outputs(operator.function(*lifted, **attributes))
+        if self.buckets and operator.bounded is not None:
+            return _in_buckets(operator.bounded, lifted, attributes, results)
         doubles = any(_is_double(a) for a in lifted)
         return results if doubles else [self.guard(r) for r in results]
+
+    def _bounded(
+        self, function: Callable[..., Any], args: Sequence[Any], attributes: Values, name: str
+    ) -> Sequence[Any]:
+        """The padded outputs of a node under a declared bound."""
+        results = _as_outputs(
+            function(*map(self.lift, args), size=self.bounds[name], **attributes)
+        )
+        self.counts[name] = next(r.count for r in results if isinstance(r, Padded))
+        return results
 
     def _run_body(self, node: Node, args: Sequence[Any]) -> list[Any]:
         """The outputs of a node that runs from a body which its schema builds for its inputs."""
@@ -105,7 +136,7 @@ class Tracing:
         """A subgraph as a function of its inputs; any other attribute as it is."""
         if not isinstance(attribute, Graph):
             return attribute
-        run = self.concrete or self.run
+        run = self.concrete or dataclasses.replace(self, bounds={}).run
         return Subgraph(attribute, values, run, self.concrete is not None)
 
     def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
@@ -150,6 +181,22 @@ class Subgraph:
         return self.run(self.graph, self.scope | dict(zip(self.graph.inputs, args, strict=True)))
 
 
+def _in_buckets(
+    bounded: Callable[..., Any], args: Sequence[Any], attributes: Values, results: Sequence[Any]
+) -> list[Any]:
+    """Results padded to powers of two along the axes that the bounded form would pad."""
+    form = jax.eval_shape(lambda *a: bounded(*a, size=1, **attributes), *args)
+    return [
+        pad(r, f.axis, 1 << max(r.shape[f.axis] - 1, 0).bit_length()) if isinstance(f, Padded) else r
+        for r, f in zip(results, _as_outputs(form), strict=True)
+    ]
+
+
+def bound_name(node: Node, bounds: Mapping[str, int]) -> str | None:
+    """The name under which a bound for a node is declared, if there is one."""
+    return next((n for n in (node.name, *node.outputs) if n and n in bounds), None)
+
+
 def value_dependent(nodes: Sequence[Node]) -> str:
     """The message for nodes that cannot be part of one compiled program."""
     lines = "\n".join(f"  {node.label}" for node in nodes)
@@ -157,7 +204,7 @@ def value_dependent(nodes: Sequence[Node]) -> str:
         "the model cannot be traced as a whole, because these nodes need concrete values (the shape "
         f"of their result depends on them, or they are strings or maps):\n{lines}\n"
         "Call model(x) outside of jit, vmap and export, which runs these nodes between compiled "
-        "stretches, or fix the inputs that they depend on with load(..., constants={...})"
+        "stretches, or declare how many results they can have with load(..., bounds={name: n})"
     )
 
 

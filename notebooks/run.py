@@ -19,7 +19,9 @@ def main() -> None:
     for path in sorted(folder.glob("*.ipynb")):
         print(f"--- {path.name}", flush=True)
         notebook = nbformat.read(path, as_version=4)
-        NotebookClient(notebook, timeout=600, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(
+            notebook, timeout=900, record_timing=False, resources={"metadata": {"path": folder}}
+        ).execute()
         if save:
             nbformat.write(notebook, path)
 

@@ -185,7 +185,16 @@ def test_an_input_of_the_wrong_shape(elu, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
     result = call("run", elu, "-i", f"in/x:0={tmp_path / 'x.npy'}")
     assert result.exit_code == 2
-    assert "shape [1, 4], expected float32[batch, 3]" in result.stderr
+    assert result.stderr == "error: input 'in/x:0': float32[1, 4], expected float32[batch, 3]\n"
+
+
+def test_an_error_inside_an_operator_names_the_node(tmp_path):
+    x = np.zeros((2, 3), np.float32)
+    slope = np.zeros((2, 2), np.float32)
+    onnx.save(node_model("PRelu", [x, slope], opset=16), tmp_path / "bad.onnx")
+    result = call("run", tmp_path / "bad.onnx")
+    assert result.exit_code == 2
+    assert "while running node giving 'y0' (PRelu-16)" in result.stderr
 
 
 def test_a_file_that_is_no_array(elu, tmp_path):

@@ -10,6 +10,11 @@ from jaxonnx.known import xp
 _FAR = 2**31 - 1
 
 
+def as_array(x: Any) -> Any:
+    """A known value as a NumPy array, any other as a JAX one."""
+    return xp(x).asarray(x)
+
+
 def int32(x: Any) -> Any:
     """Integers as int32, those beyond its range at its ends."""
     info = jnp.iinfo(x.dtype)

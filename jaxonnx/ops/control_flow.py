@@ -32,13 +32,26 @@ def if_(cond: Any, /, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
     if is_known(cond):
         return tuple((then_branch if _truth(cond) else else_branch)())
     then, other = (_branch(b) for b in (then_branch, else_branch))
-    shapes = [jax.eval_shape(b) for b in (then, other)]
+    shapes = [_shapes(name, b) for name, b in (("then", then), ("else", other))]
     if not _same_structure(*shapes):
         raise DataDependentShapeError(
             "the branches of If give different shapes or types, and its condition is only known "
             f"when the program runs: then {_describe(shapes[0])}, else {_describe(shapes[1])}"
         )
     return tuple(lax.cond(jnp.reshape(cond, ()), then, other))
+
+
+def _shapes(name: str, branch: Any) -> Any:
+    """What a branch would give. One that is never taken may not fit the inputs at all."""
+    try:
+        return jax.eval_shape(branch)
+    except DataDependentShapeError:
+        raise
+    except Exception as error:
+        raise DataDependentShapeError(
+            f"the {name}_branch of If does not fit its inputs, and the condition is only known when "
+            f"the program runs: {error}"
+        ) from error
 
 
 def _branch(branch: Any) -> Any:

@@ -9,8 +9,8 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import is_known, is_symbolic, lift, same_dim, xp
-from jaxonnx.ops._indices import clamp, count_from_front, int32
+from jaxonnx.known import is_symbolic, lift, same_dim, xp
+from jaxonnx.ops._indices import as_array, clamp, count_from_front, int32
 from jaxonnx.registry import register
 
 __all__ = [
@@ -29,6 +29,10 @@ def _traced(x: Any) -> Array:
     return lift(x) if is_symbolic(x) else jnp.asarray(x)
 
 
+def _all_known(data: Any, indices: Any) -> bool:
+    return xp(data, indices) is np and not is_symbolic(indices)
+
+
 def _checked(indices: Any, size: int) -> Any:
     """Known ``indices``, refused where they lie outside ``[-size, size)``."""
     outside = indices[(indices < -size) | (indices >= size)]
@@ -44,11 +48,10 @@ def gather(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) -> Array:
     The dimensions of ``indices`` take the place of ``axis``. An index out of range raises
     InvalidModelError if it is known, and means the nearest entry if it is traced.
     """
-    if xp(data, indices) is np and not is_symbolic(indices):
-        data, indices = np.asarray(data), np.asarray(indices)
-        return np.take(data, _checked(indices, data.shape[axis]), axis)  # pyright: ignore
-    data = _traced(data)
-    return jnp.take(data, clamp(_traced(indices), data.shape[axis]), axis=axis, mode="clip")
+    size = np.shape(data)[axis]
+    if _all_known(data, indices):
+        return np.take(as_array(data), _checked(as_array(indices), size), axis)  # pyright: ignore[reportReturnType]
+    return jnp.take(_traced(data), clamp(_traced(indices), size), axis=axis, mode="clip")
 
 
 @register("GatherElements", 11, 13, symbolic=True)
@@ -57,17 +60,15 @@ def gather_elements(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) ->
 
     The result has the shape of ``indices``. An index out of range is treated as by Gather.
     """
-    indices = np.asarray(indices) if is_known(indices) else jnp.asarray(indices)
-    axis %= indices.ndim
-    for other, size in enumerate(indices.shape):
-        if other != axis and not same_dim(size, np.shape(data)[other]):
-            window = (slice(None),) * other + (slice(size),)
-            data = (np.asarray(data) if is_known(data) else jnp.asarray(data))[window]
-    if xp(data, indices) is np and not is_symbolic(indices):
-        return np.take_along_axis(data, _checked(indices, np.shape(data)[axis]), axis)  # pyright: ignore
-    data = _traced(data)
-    indices = clamp(_traced(indices), data.shape[axis])
-    return jnp.take_along_axis(data, indices, axis, mode="clip")
+    source, axis = as_array(data), axis % np.ndim(data)
+    for other, size in enumerate(np.shape(indices)):
+        if other != axis and not same_dim(size, source.shape[other]):
+            source = source[(slice(None),) * other + (slice(size),)]
+    size = source.shape[axis]
+    if _all_known(data, indices):
+        return np.take_along_axis(source, _checked(as_array(indices), size), axis)  # pyright: ignore[reportReturnType]
+    places = clamp(_traced(indices), size)
+    return jnp.take_along_axis(_traced(source), places, axis, mode="clip")
 
 
 @register("GatherND", 12, 13, symbolic=True)
@@ -77,17 +78,16 @@ def gather_nd(data: ArrayLike, indices: ArrayLike, /, *, batch_dims: int = 0) ->
     The first ``batch_dims`` dimensions of both are paired. ``[*b, n..., k]`` gives
     ``[*b, n..., *data.shape[batch_dims + k:]]``. An index out of range is treated as by Gather.
     """
-    known = xp(data, indices) is np and not is_symbolic(indices)
-    index = _index_tuple(indices, np.shape(data)[batch_dims:])
-    if known:
-        index = tuple(map(_checked, index, np.shape(data)[batch_dims:]))
-    if known and not batch_dims:
-        return np.asarray(data)[index]  # pyright: ignore[reportReturnType]
-    data = _traced(data)
+    sizes = np.shape(data)[batch_dims:]
+    index = _index_tuple(indices, sizes)
+    if _all_known(data, indices):
+        index = tuple(map(_checked, index, sizes))
+        if not batch_dims:
+            return as_array(data)[index]
     pick = lambda d, *i: d.at[i].get(mode="clip", wrap_negative_indices=False)  # noqa: E731
     for _ in range(batch_dims):
         pick = jax.vmap(pick)
-    return pick(data, *map(clamp, map(_traced, index), data.shape[batch_dims:]))
+    return pick(_traced(data), *map(clamp, map(_traced, index), sizes))
 
 
 @register("GatherND", 11, symbolic=True)
@@ -98,7 +98,7 @@ def gather_nd_11(data: ArrayLike, indices: ArrayLike, /) -> Array:
 
 def _index_tuple(indices: Any, sizes: Any) -> tuple[Any, ...]:
     """The index tuples in the last dimension of ``indices``, one array for each of ``sizes``."""
-    indices = np.asarray(indices) if is_known(indices) else jnp.asarray(indices)
+    indices = as_array(indices)
     count = indices.shape[-1]
     if count > len(sizes):
         raise InvalidModelError(f"index tuples of length {count}, expected at most {len(sizes)}")
@@ -234,11 +234,9 @@ def tensor_scatter(
     """
     if mode not in ("linear", "circular"):
         raise InvalidModelError(f"mode {mode!r}, expected linear or circular")
-    past_cache, update = jnp.asarray(past_cache), jnp.asarray(update)
-    axis %= past_cache.ndim
-    limit, steps = past_cache.shape[axis], jnp.arange(update.shape[axis], dtype=np.int32)
-    if write_indices is None:
-        write_indices = jnp.zeros(past_cache.shape[:1], np.int32)
+    past, axis = jnp.asarray(past_cache), axis % np.ndim(past_cache)
+    limit, steps = past.shape[axis], jnp.arange(np.shape(update)[axis], dtype=np.int32)
+    starts = jnp.zeros(past.shape[:1], np.int32) if write_indices is None else write_indices
 
     def write(cache: Array, new: Array, start: Array) -> Array:
         place = start + steps
@@ -247,7 +245,7 @@ def tensor_scatter(
         target = cache.at[(slice(None),) * (axis - 1) + (place,)]
         return target.set(new, mode="drop", wrap_negative_indices=False)
 
-    return jax.vmap(write)(past_cache, update, int32(jnp.asarray(write_indices)))
+    return jax.vmap(write)(past, jnp.asarray(update), int32(jnp.asarray(starts)))
 
 
 @register("ReverseSequence", 10, 28)
@@ -259,9 +257,9 @@ def reverse_sequence(
         raise InvalidModelError(
             f"batch_axis {batch_axis} and time_axis {time_axis}, expected 0 and 1 or 1 and 0"
         )
-    input = jnp.asarray(input)
+    data = jnp.asarray(input)
     lengths = jnp.expand_dims(int32(jnp.asarray(sequence_lens)), 1 - batch_axis)
-    times = lax.broadcasted_iota(np.int32, input.shape[:2], time_axis)
+    times = lax.broadcasted_iota(np.int32, data.shape[:2], time_axis)
     times = jnp.where(times < lengths, lengths - 1 - times, times)
-    times = times.reshape(*times.shape, *[1] * (input.ndim - 2))
-    return jnp.take_along_axis(input, times, time_axis, mode="clip")
+    times = times.reshape(*times.shape, *[1] * (data.ndim - 2))
+    return jnp.take_along_axis(data, times, time_axis, mode="clip")

@@ -66,7 +66,7 @@ def batch_normalization(
     momentum: float = 0.8999999761581421,
     training_mode: int = 0,
     outputs: int = 1,
-) -> Array | tuple[Array, ...]:
+) -> Any:
     """``(x - mean) / sqrt(var + epsilon) * scale + b`` per channel of ``x`` (N, C, D1, ...).
 
     Mean and population variance are those given or, with ``training_mode``, those of ``x``; the
@@ -96,7 +96,7 @@ def batch_normalization_9(
     epsilon: float = EPSILON,
     momentum: float = 0.8999999761581421,
     outputs: int = 1,
-) -> Array | tuple[Array, ...]:
+) -> Any:
     """Batch normalization that trains where more outputs than the first are wanted.
 
     They are running mean and variance, and mean and population variance of ``x``.
@@ -118,7 +118,7 @@ def batch_normalization_7(
     momentum: float = 0.8999999761581421,
     spatial: int = 1,
     outputs: int = 1,
-) -> Array | tuple[Array, ...]:
+) -> Any:
     """Version 9, or the same per element (C, D1, ...) instead of per channel if not ``spatial``."""
     results = _batch_norm(
         x, (scale, b, mean, var), outputs > 1, epsilon, momentum, spatial=bool(spatial)
@@ -140,7 +140,7 @@ def batch_normalization_1(
     momentum: float = 0.8999999761581421,
     spatial: int = 1,
     outputs: int = 1,
-) -> Array | tuple[Array, ...]:
+) -> Any:
     """Version 7; a node with one output does not train, whatever ``is_test`` says.
 
     Raises:
@@ -294,7 +294,7 @@ def layer_normalization(
     epsilon: float = EPSILON,
     stash_type: int = 1,
     outputs: int = 1,
-) -> Array | tuple[Array, ...]:
+) -> Any:
     """Dimensions from ``axis`` on to mean 0 and variance 1, times ``scale``, plus ``b``.
 
     Mean and ``1 / sqrt(variance + epsilon)``, the further outputs, have the type ``stash_type``.

@@ -37,28 +37,28 @@ def pad(
         InvalidModelError: for a wrong number of pads, an unknown mode, or an axis of size 0 that
             is to grow from its own entries.
     """
-    data, amounts = jnp.asarray(data), as_dims(pads)
-    chosen = range(data.ndim) if axes is None else as_dims(axes)
+    result, amounts = jnp.asarray(data), as_dims(pads)
+    chosen = range(result.ndim) if axes is None else as_dims(axes)
     if len(amounts) != 2 * len(chosen):
         raise InvalidModelError(
             f"pads has {len(amounts)} entries, expected 2 for each of {len(chosen)} axes"
         )
     if mode not in _MODES:
         raise InvalidModelError(f"mode {mode!r}, expected one of {', '.join(_MODES)}")
-    before: list[Any] = [0] * data.ndim
-    after: list[Any] = [0] * data.ndim
+    before: list[Any] = [0] * result.ndim
+    after: list[Any] = [0] * result.ndim
     for k, axis in enumerate(chosen):
         before[axis], after[axis] = amounts[k], amounts[len(chosen) + k]
     if mode == "constant":
         fill = 0 if constant_value is None else constant_value
-        return _pad_constant(data, before, after, jnp.asarray(fill, data.dtype).reshape(()))
+        return _pad_constant(result, before, after, jnp.asarray(fill, result.dtype).reshape(()))
     if shape_is_symbolic(amounts):
         raise InvalidModelError(f"pads {amounts} depend on dimensions, which {mode!r} cannot use")
-    crop = [[core.min_dim(n, 0) for n in side] for side in (before, after)]
-    data = _pad_constant(data, *crop, jnp.zeros((), data.dtype))
-    for axis in range(data.ndim):
-        data = _pad_from_within(data, axis, max(before[axis], 0), max(after[axis], 0), mode)
-    return data
+    cropped = [[min(n, 0) for n in side] for side in (before, after)]
+    result = _pad_constant(result, cropped[0], cropped[1], jnp.zeros((), result.dtype))
+    for axis in range(result.ndim):
+        result = _pad_from_within(result, axis, max(before[axis], 0), max(after[axis], 0), mode)
+    return result
 
 
 def _pad_constant(data: Array, before: Sequence[Any], after: Sequence[Any], fill: Array) -> Array:
@@ -123,15 +123,15 @@ def center_crop_pad(
 
     The odd entry is cropped from the end, and padded at the end.
     """
-    input_data, targets = jnp.asarray(input_data), as_dims(shape)
-    chosen = range(input_data.ndim) if axes is None else axes
+    data, targets = jnp.asarray(input_data), as_dims(shape)
+    chosen = range(data.ndim) if axes is None else axes
     if len(targets) != len(chosen):
         raise InvalidModelError(f"shape has {len(targets)} entries, expected {len(chosen)}")
-    before: list[Any] = [0] * input_data.ndim
-    after: list[Any] = [0] * input_data.ndim
+    before: list[Any] = [0] * data.ndim
+    after: list[Any] = [0] * data.ndim
     for axis, target in zip(chosen, targets, strict=True):
-        growth = target - input_data.shape[axis]
+        growth = target - data.shape[axis]
         grown, cropped = core.max_dim(growth, 0), core.max_dim(-growth, 0)
         before[axis] = grown // 2 - cropped // 2
         after[axis] = growth - before[axis]
-    return _pad_constant(input_data, before, after, jnp.zeros((), input_data.dtype))
+    return _pad_constant(data, before, after, jnp.zeros((), data.dtype))

@@ -87,7 +87,7 @@ def max_pool(
     storage_order: int = 0,
     strides: Sequence[int] | None = None,
     outputs: int = 1,
-) -> Array | tuple[Array, Array]:
+) -> Any:
     """Maximum over windows of ``x`` (N, C, D1, ...), padding apart.
 
     The second output holds where in the flattened ``x`` the first maximum of each window lies,

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -333,10 +334,9 @@ def reduce_log_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1
 
 
 def _log_sum_exp_tangent(dx: Any, x: Any, *, axes: tuple[int, ...], keepdims: int) -> Any:
-    out = _log_sum_exp(x, axes=axes, keepdims=1)
-    finite = jnp.isfinite(out)
-    weights = jnp.where(finite, jnp.exp(x - jnp.where(finite, out, 0)), 0)
-    return _sum(weights * dx, axes, keepdims)
+    finite = jnp.isfinite(_log_sum_exp(x, axes=axes, keepdims=1))
+    weights = jax.nn.softmax(jnp.where(finite, x, 0), axis=axes)
+    return _sum(jnp.where(finite, weights, 0) * dx, axes, keepdims)
 
 
 @kink(_log_sum_exp_tangent)

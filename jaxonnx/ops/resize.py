@@ -55,14 +55,14 @@ def resize(
     old = [result.shape[a] for a in chosen]
     lengths, ratios = _targets(old, scales, sizes, keep_aspect_ratio_policy)
     crops = coordinate_transformation_mode == _CROP
-    if crops and np.size(roi) != 2 * len(chosen):
-        raise InvalidModelError(f"roi has {np.size(roi)} entries, expected {2 * len(chosen)}")
-    starts = np.asarray(roi, np.float64) if crops else np.repeat([0.0, 1.0], len(chosen))
+    window = np.asarray(roi, np.float64) if crops else np.repeat([0.0, 1.0], len(chosen))
+    if window.size != 2 * len(chosen):
+        raise InvalidModelError(f"roi has {window.size} entries, expected {2 * len(chosen)}")
     kernel, radius = _kernel(mode, cubic_coeff_a)
     if kernel is not None:
         result = result.astype(_work_dtype(result.dtype))
     for k, axis in enumerate(chosen):
-        start, end = starts[k], starts[len(chosen) + k]
+        start, end = window[k], window[len(chosen) + k]
         if same_dim(*ratios[k]) and (start, end) == (0, 1):
             continue
         if same_dim(old[k], 0):

@@ -39,30 +39,32 @@ def grid_sample(
     Raises:
         InvalidModelError: for an unknown mode, or ranks that do not fit.
     """
-    x, grid = jnp.asarray(x), jnp.asarray(grid)
-    rank = x.ndim - 2
-    if grid.ndim != rank + 2 or grid.shape[-1] != rank:
-        raise InvalidModelError(f"grid has shape {grid.shape}, x {x.shape}: ranks do not fit")
+    data, coordinates = jnp.asarray(x), jnp.asarray(grid)
+    rank, shape = data.ndim - 2, coordinates.shape[:-1]
+    if coordinates.ndim != data.ndim or coordinates.shape[-1] != rank:
+        raise InvalidModelError(
+            f"grid has shape {(*shape, coordinates.shape[-1])} for {data.shape}"
+        )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise InvalidModelError(f"padding_mode {padding_mode!r} is unknown")
-    work = jnp.promote_types(x.dtype, np.float32)
-    grid = grid.astype(jnp.promote_types(grid.dtype, np.float32))
-    taps = []
-    for k, size in enumerate(x.shape[2:]):
-        extent = jnp.asarray(size, grid.dtype)
-        unit = (grid[..., rank - 1 - k] + 1) / 2
+    work = jnp.promote_types(data.dtype, np.float32)
+    coordinates = coordinates.astype(jnp.promote_types(coordinates.dtype, np.float32))
+    taps: list[list[tuple[Any, ...]]] = []
+    for k, size in enumerate(data.shape[2:]):
+        extent = jnp.asarray(size, coordinates.dtype)
+        unit = (coordinates[..., rank - 1 - k] + 1) / 2
         place = unit * (extent - 1) if align_corners else unit * extent - 0.5
         weighted = _taps(place, mode)
         taps.append([(*_inside(i, size, padding_mode, align_corners), w) for i, w in weighted])
-    batch = lax.broadcasted_iota(np.int32, (*grid.shape[:-1],), 0)
-    total = jnp.zeros((*grid.shape[:-1], x.shape[1]), work)
+    batch = lax.broadcasted_iota(np.int32, shape, 0)
+    total = jnp.zeros((*shape, data.shape[1]), work)
     for corner in itertools.product(*taps):
         places, masks, weights = zip(*corner, strict=True)
-        pixels = x.at[(batch, slice(None), *places)].get(mode="promise_in_bounds").astype(work)
+        pixels = data.at[(batch, slice(None), *places)].get(mode="promise_in_bounds").astype(work)
         visible = math.prod(masks[1:], start=masks[0])[..., None]
         weight = math.prod(weights[1:], start=weights[0]).astype(work)[..., None]
         total += jnp.where(visible, pixels * weight, 0)
-    return jnp.moveaxis(total, -1, 1).astype(x.dtype)
+    return jnp.moveaxis(total, -1, 1).astype(data.dtype)
 
 
 def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
@@ -154,21 +156,21 @@ def roi_align(
         raise InvalidModelError(f"mode {mode!r}, expected avg or max")
     if coordinate_transformation_mode not in ("half_pixel", "output_half_pixel"):
         raise InvalidModelError(f"mode {coordinate_transformation_mode!r} is unknown")
-    x = jnp.asarray(x)
+    data = jnp.asarray(x)
     shift, least = (0.5, -np.inf) if coordinate_transformation_mode == "half_pixel" else (0, 1)
-    work = jnp.promote_types(x.dtype, np.float32)
+    work = jnp.promote_types(data.dtype, np.float32)
     boxes = jnp.asarray(rois).astype(work) * spatial_scale - shift
     pool = _mean if mode == "avg" else _largest
 
     def one(image: Array, box: Array) -> Array:
         extent = jnp.maximum(box[2:] - box[:2], least)
-        rows = _corners(box[1], extent[1], output_height, sampling_ratio, x.shape[2])
-        columns = _corners(box[0], extent[0], output_width, sampling_ratio, x.shape[3])
-        return pool(x[image].astype(work), rows, columns)
+        rows = _corners(box[1], extent[1], output_height, sampling_ratio, data.shape[2])
+        columns = _corners(box[0], extent[0], output_width, sampling_ratio, data.shape[3])
+        return pool(data[image].astype(work), rows, columns)
 
-    images = clamp(jnp.asarray(batch_indices), x.shape[0])
+    images = clamp(jnp.asarray(batch_indices), data.shape[0])
     each = jax.checkpoint(lambda pair: one(*pair))  # or the derivative would keep every image
-    return lax.map(each, (images, boxes)).astype(x.dtype)
+    return lax.map(each, (images, boxes)).astype(data.dtype)
 
 
 class _Corners(NamedTuple):
@@ -178,13 +180,13 @@ class _Corners(NamedTuple):
         weight: of a corner of a sample, ``[bins, corners, pixels]``.
         met: whether that corner is that pixel, of the same shape.
         outside: whether a sample of a bin lies outside, where all is 0, ``[bins]``.
-        count: how many samples a bin has.
+        samples: how many of them a bin has.
     """
 
     weight: Array
     met: Array
     outside: Array
-    count: Array
+    samples: Array
 
 
 def _corners(start: Array, extent: Array, bins: int, ratio: int, size: Any) -> _Corners:
@@ -193,9 +195,12 @@ def _corners(start: Array, extent: Array, bins: int, ratio: int, size: Any) -> _
     step = width / jnp.maximum(count, 1).astype(width.dtype)
     first = (start + jnp.arange(bins, dtype=width.dtype) * width + step / 2)[:, None, None]
     pixels = jnp.arange(size, dtype=np.int32)
-    order = jnp.arange(ratio if ratio > 0 else 6, dtype=np.int32)[:, None]
-    if ratio <= 0:  # steps exceed 1/2, so at most 4 samples meet a pixel: 6 to spare for rounding
-        reached = (pixels.astype(width.dtype) - 1 - first) / jnp.where(step > 0, step, 1)
+    order = jnp.arange(ratio if ratio > 0 else 8, dtype=np.int32)[:, None]
+    if ratio <= 0:
+        # Steps exceed 1/2 where there are several, so at most 6 samples meet a pixel: those from
+        # one before it (two for pixel 1, which a sample moved in to 0 meets with weight 0) to one
+        # behind. Two more are for rounding.
+        reached = (pixels.astype(width.dtype) - 2 - first) / jnp.where(step > 0, step, 1)
         order = order + jnp.maximum(jnp.floor(lax.stop_gradient(reached)), 0).astype(np.int32)
     place = first + order.astype(width.dtype) * step
     limit = jnp.asarray(size, width.dtype)
@@ -213,7 +218,7 @@ def _corners(start: Array, extent: Array, bins: int, ratio: int, size: Any) -> _
 def _mean(image: Array, rows: _Corners, columns: _Corners) -> Array:
     def shares(corners: _Corners) -> Array:
         total = jnp.where(corners.met, corners.weight, 0).sum(1)
-        return total / jnp.maximum(corners.count, 1).astype(total.dtype)
+        return total / jnp.maximum(corners.samples, 1).astype(total.dtype)
 
     lines = jnp.einsum("ph,chw->cpw", shares(rows), image, precision=lax.Precision.HIGHEST)
     return jnp.einsum("cpw,qw->cpq", lines, shares(columns), precision=lax.Precision.HIGHEST)
@@ -237,7 +242,7 @@ def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
         candidates.append(reduce(jnp.swapaxes(lines, 1, 2), rows, sign))
     best = jnp.swapaxes(jnp.maximum(*candidates), 1, 2)
     outside = rows.outside[:, None] | columns.outside
-    sampled = (rows.count > 0) & (columns.count > 0)
+    sampled = (rows.samples > 0) & (columns.samples > 0)
     return jnp.where(sampled, jnp.where(outside, jnp.maximum(best, 0), best), 0)
 
 

@@ -27,12 +27,13 @@ def top_k(
     that are returned.
     """
     del sorted
-    x, (k,) = jnp.asarray(x), as_dims(k)
-    size = x.shape[axis]
-    if not shape_is_symbolic((size, k)) and not 0 <= k <= size:
-        raise InvalidModelError(f"k is {k}, expected at most the size of the axis, {size}")
-    indices = lax.top_k(_rank_key(lax.stop_gradient(x), largest), k, axis=axis)[1]
-    return jnp.take_along_axis(x, indices, axis, mode="clip"), indices.astype(np.int64)
+    data, (count,) = jnp.asarray(x), as_dims(k)
+    size = data.shape[axis]
+    if not shape_is_symbolic((size, count)) and not 0 <= count <= size:
+        raise InvalidModelError(f"k is {count}, expected at most the size of the axis, {size}")
+    indices = lax.top_k(_rank_key(lax.stop_gradient(data), largest), count, axis=axis)[1]
+    values = jnp.take_along_axis(data, indices, axis, mode="clip")
+    return values, indices.astype(jnp.result_type(int))
 
 
 def _rank_key(x: Array, largest: int) -> Array:
@@ -65,15 +66,15 @@ def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis:
     (size,) = as_dims(depth)
     size = int(size) if isinstance(size, np.floating) else size
     m = jnp if shape_is_symbolic((size,)) else xp(indices, values)
-    indices, values = m.asarray(indices), m.asarray(values)
-    if jnp.issubdtype(indices.dtype, jnp.floating):
-        indices = indices.astype(np.int32)
-    indices = m.expand_dims(int32(indices), axis)
-    indices = m.where(indices < 0, indices + m.asarray(size, np.int32), indices)
-    axis %= indices.ndim
+    hot, choices = m.asarray(indices), m.asarray(values)
+    if jnp.issubdtype(hot.dtype, jnp.floating):
+        hot = hot.astype(np.int32)
+    hot = m.expand_dims(int32(hot), axis)
+    hot = m.where(hot < 0, hot + m.asarray(size, np.int32), hot)
+    axis %= hot.ndim
     classes = m.arange(size, dtype=np.int32)
-    classes = classes.reshape([-1 if d == axis else 1 for d in range(indices.ndim)])
-    return m.where(indices == classes, values[1], values[0])
+    classes = classes.reshape([-1 if d == axis else 1 for d in range(hot.ndim)])
+    return m.where(hot == classes, choices[1], choices[0])
 
 
 def _diagonals(rows: Any, columns: Any) -> Array:

@@ -202,7 +202,7 @@ def test_no_overflow(function, values, derivatives):
             assert_close(y, array(values, dtype))
             assert_close(forward, array(derivatives, dtype))
             assert_close(reverse, array(derivatives, dtype))
-            assert_close(second, np.zeros_like(x))
+            assert np.all(np.isfinite(second))
 
 
 @pytest.mark.parametrize("function", [ops.softmax, ops.log_softmax])
@@ -274,11 +274,11 @@ def test_kink_reverse(function, at, expected, dtype):
     ],
 )
 def test_gradients(function):
-    check_gradients(function, [-4.2, -1.3, -0.7, 0.6, 1.4, 4.1])
+    check_gradients(jax.jit(function), [-4.2, -1.3, -0.7, 0.6, 1.4, 4.1])
 
 
 def test_gradients_by_slope_and_bounds():
     x = [[-4.2, -1.3, -0.7], [0.6, 1.4, -4.1]]
-    check_gradients(ops.prelu, x, [0.5, -0.3, 2.0])
-    check_gradients(ops.clip, x, -1.0, 1.2)
-    check_gradients(ops.clip, x, 1.2, -1.0)
+    check_gradients(jax.jit(ops.prelu), x, [0.5, -0.3, 2.0])
+    check_gradients(jax.jit(ops.clip), x, -1.0, 1.2)
+    check_gradients(jax.jit(ops.clip), x, 1.2, -1.0)

@@ -11,6 +11,7 @@ from helpers import FLOATS, assert_close, check_gradients, run_node
 import jaxonnx
 from jaxonnx import known, ops
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.registry import snake_case
 
 BIG = 2**53
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
@@ -30,7 +31,7 @@ COMPARED = {
 
 
 def snake(op_type):
-    return getattr(ops, jaxonnx.registry.snake_case(op_type))
+    return getattr(ops, snake_case(op_type))
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
@@ -158,16 +159,14 @@ def test_guarded_code_has_no_nan_in_its_gradient():
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *FLOAT8])
 def test_is_nan_and_is_inf(dtype):
-    wanted = np.float32([1, np.nan, np.inf, -np.inf])
-    x = wanted.astype(dtype)
+    x = np.array([1, np.nan, np.inf, -np.inf], np.float32).astype(dtype)
     stored = x.astype(np.float32)  # some float8 types have no infinity
-    opset = 20
-    assert_close(run_node("IsNaN", [x], opset=opset)[0], np.isnan(stored))
-    assert_close(run_node("IsInf", [x], opset=opset)[0], np.isinf(stored))
+    assert_close(run_node("IsNaN", [x], opset=20)[0], np.isnan(stored))
+    assert_close(run_node("IsInf", [x], opset=20)[0], np.isinf(stored))
 
 
 def test_is_nan_and_is_inf_versions():
-    x = np.float32([1, np.nan, np.inf, -np.inf])
+    x = np.array([1, np.nan, np.inf, -np.inf], np.float32)
     for opset in (9, 13):
         assert run_node("IsNaN", [x], opset=opset)[0].tolist() == [False, True, False, False]
     for opset in (10, 20):

@@ -1,0 +1,86 @@
+"""Symbolic dimensions made from what a model declares."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import assert_close
+from onnx import helper
+
+import jaxonnx
+from jaxonnx.dims import abstract, identifiers
+from jaxonnx.errors import InputError
+from jaxonnx.plan import Spec
+
+FLOAT = np.dtype(np.float32)
+
+
+def shapes(*declared, constraints=()):
+    """The symbolic shapes of inputs of these declared ones, as text."""
+    specs = [Spec(f"x{k}", FLOAT, shape) for k, shape in enumerate(declared)]
+    return [str(s.shape) for s in abstract(specs, constraints).values()]
+
+
+def test_identifiers():
+    names = ["N", "batch size", "p2o.DynamicDimension.0", "batch_size", "1", "min", "if", "é", "-"]
+    assert identifiers(names) == {
+        "N": "N",
+        "batch size": "batch_size",
+        "p2o.DynamicDimension.0": "p2o_DynamicDimension_0",
+        "batch_size": "batch_size_2",
+        "1": "d_1",
+        "min": "d_min",
+        "if": "d_if",
+        "é": "dim",
+        "-": "dim_2",
+    }
+
+
+def test_equal_names_are_equal_dimensions_and_unknown_ones_are_apart():
+    assert shapes(("N", 3, None), ("N", "?"), ()) == ["(N, 3, x0_2)", "(N, x1_1)", "()"]
+
+
+def test_names_that_compute_with_others():
+    """Decoders declare their mask as ``[batch, past + sequence]``."""
+    assert shapes(("B", "past"), ("B", "seq"), ("B", "past + seq"), ("2*seq",)) == [
+        "(B, past)",
+        "(B, seq)",
+        "(B, seq + past)",
+        "(2*seq,)",
+    ]
+
+
+def test_names_that_compute_with_unknown_ones_are_names():
+    assert shapes(("B", "past + seq"), ("past",)) == ["(B, past_seq)", "(past,)"]
+
+
+def test_constraints_use_either_spelling():
+    declared = ("batch size", "batch size total")
+    for constraint in ("batch size<=8", "batch_size<=8"):
+        (shape,) = abstract([Spec("x", FLOAT, declared)], [constraint]).values()
+        assert str(shape.shape) == "(batch_size, batch_size_total)"
+        assert shape.shape[0] <= 8
+
+
+@pytest.mark.parametrize("spec", [Spec("x", FLOAT, None), Spec("x", None, ("N",))])
+def test_input_without_rank_or_dtype(spec):
+    with pytest.raises(InputError, match="input 'x' has no declared rank or dtype: "):
+        abstract([spec], [])
+
+
+def test_export_with_a_sum_of_dimensions():
+    infos = [
+        helper.make_tensor_value_info(n, 1, [d])
+        for n, d in (("a", "P"), ("b", "S"), ("mask", "P + S"))
+    ]
+    nodes = [
+        helper.make_node("Concat", ["a", "b"], ["c"], axis=0),
+        helper.make_node("Mul", ["c", "mask"], ["y"]),
+    ]
+    made = [helper.make_tensor_value_info("y", 1, ["P + S"])]
+    opsets = [helper.make_opsetid("", 18)]
+    graph = helper.make_graph(nodes, "g", infos, made)
+    model = jaxonnx.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    exported = jax.export.export(jax.jit(model.apply))(model.params, model.abstract_inputs())
+    a, b, mask = np.float32([1]), np.float32([2, 3]), np.float32([1, 0, 1])
+    result = exported.call({}, {"a": a, "b": b, "mask": mask})
+    assert_close(result, np.float32([1, 0, 3]))
