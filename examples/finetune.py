@@ -1,5 +1,7 @@
 """Fine-tune the bundled model with optax: teach it to read through noise."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,7 +29,7 @@ def loss(model, x, labels):
 
 def main() -> None:
     """Print the loss on the way, and on noise that was not trained on before and after."""
-    model = jaxonnx.load(models.path())
+    model: Any = jaxonnx.load(models.path())  # any PyTree: optax's types know arrays only
     optimizer = optax.adam(1e-3)
     state = optimizer.init(model)  # the leaves of the model are its parameters
     rng = np.random.default_rng(0)

@@ -106,7 +106,10 @@ def run(
         outputs = session.run(clock, loaded, values)
         table = summary.table("Outputs", ("name", "dtype", "shape", "values"))
         for name, value in outputs.items():
-            summary.add_row(table, name, value.dtype, [*value.shape], _glance(value))
+            items = value if isinstance(value, list) else [value]
+            for k, item in enumerate(items):
+                title = f"{name}[{k}]" if items is value else name
+                summary.add_row(table, title, *_described(item))
         console.print(table)
         if output is not None:
             for file in session.save(outputs, output).values():
@@ -224,7 +227,14 @@ def _parse_sizes(pairs: list[str] | tuple[()]) -> dict[str, int]:
     return sizes
 
 
-def _glance(value: Any) -> str:
+def _described(value: Any) -> tuple[Any, Any, str]:
+    """Dtype, shape and what there is to see of an output."""
+    if not isinstance(value, np.ndarray):
+        return "none" if value is None else type(value).__name__, "", str(value or "")
+    return value.dtype, [*value.shape], _glance(value)
+
+
+def _glance(value: np.ndarray) -> str:
     """All of a short array, the range and the mean of a long one."""
     if value.size <= 8 or value.dtype.kind in "TOSU":  # noqa: PLR2004 - what fits in a line
         with np.printoptions(precision=5, threshold=8):

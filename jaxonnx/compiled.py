@@ -15,7 +15,8 @@ from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
 from jaxonnx.padded import map_arrays
 from jaxonnx.plan import Graph, Spec
-from jaxonnx.trace import Tracing, guard_double
+from jaxonnx.precision import guard_double
+from jaxonnx.trace import Tracing
 
 
 class StaticValues:
@@ -39,6 +40,7 @@ class Compiled:
         graph: the graph.
         specs: what is declared of its outputs, where it is.
         bounds: the most results of value-dependent nodes, by name.
+        compilations: how often the graph has been traced, once per combination of shapes.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Compiled:
         self.graph = graph
         self.specs = specs
         self.bounds = dict(bounds or {})
+        self.compilations = 0
         self._jit = jax.jit(self._run, static_argnames=("static", "exact"))
 
     def __call__(self, values: Mapping[str, Any], static: StaticValues) -> list[Any]:
@@ -58,16 +61,9 @@ class Compiled:
         """
         exact = x64_enabled()  # around the call: then derivatives are exact in double, too
         with jax.enable_x64(True):
-            outputs, counts = self._jit(
-                dict(values), self._arguments, static=static, exact=exact
-            )
+            outputs, counts = self._jit(dict(values), self._arguments, static=static, exact=exact)
         checks.check_bounds(counts, self.bounds)
         return outputs
-
-    @property
-    def compilations(self) -> int:
-        """How many programs have been compiled so far."""
-        return self._jit._cache_size()
 
     def lower(self, values: Mapping[str, Any], static: StaticValues) -> Any:
         """The program before it is compiled, as ``jax.jit(...).lower`` gives it."""
@@ -97,6 +93,7 @@ class Compiled:
         static: StaticValues,
         exact: bool,
     ) -> tuple[list[Any], dict[str, Any]]:
+        self.compilations += 1
         large = {id(self._large[n]): a for n, a in arguments.items()}
         tracing = Tracing(large, bounds=self.bounds)
         if not exact:

@@ -39,7 +39,11 @@ def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
             f"the model has IR version {model.ir_version}, but the installed onnx knows IR "
             f"versions up to {onnx.IR_VERSION}; upgrade onnx"
         )
-    reader = _Reader(folder, {_key(f, f.name): f for f in model.functions})
+    functions = {_key(f, f.name): f for f in model.functions}
+    if len(functions) < len(model.functions):
+        keys = collections.Counter(_key(f, f.name) for f in model.functions)
+        raise InvalidModelError(f"function {keys.most_common(1)[0][0]} is defined more than once")
+    reader = _Reader(folder, functions)
     made = made_names(model.graph.node)
     reader.taken.update(made)  # values of the main graph keep their names
     frame = _Frame({}, opsets_of(model), targets={n: n for n in made})
@@ -204,6 +208,8 @@ class _Reader:
         self, proto: onnx.NodeProto, inputs: tuple[str, ...], frame: _Frame
     ) -> tuple[Node, str | None]:
         """A node checked against its schema, with its outputs as in the file; why it cannot run."""
+        if not all(isinstance(n, str) for n in (proto.op_type, proto.domain, *proto.output)):
+            raise InvalidModelError(f"a name in {frame.title} is not UTF-8: that of node {proto}")
         domain = registry.normalize_domain(proto.domain)
         if domain not in frame.opsets:
             known = ", ".join(repr(d) for d in frame.opsets) or "none"

@@ -8,7 +8,10 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
+from jaxonnx.errors import StaticValueError
 from jaxonnx.known import x64_enabled, xp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,3 +63,30 @@ def _readable(value: Any) -> Any:
     """A tangent or primal as a JAX array: NumPy promotes bfloat16 by other rules."""
     absent = value is None or getattr(value, "dtype", None) == jax.dtypes.float0
     return None if absent else jnp.asarray(value)
+
+
+def forward_only(value: Any, message: str) -> Any:
+    """``value``, whose reverse derivative is an error that says ``message``."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+
+    @jax.custom_jvp
+    def same(x: Any) -> Any:
+        return x
+
+    same.defjvp(lambda primals, tangents: (same(*primals), _forward.bind(*tangents, text=message)))
+    return same(value)
+
+
+def _refuse_reverse(cotangent: Any, x: Any, *, text: str) -> Any:
+    del cotangent, x
+    raise StaticValueError(text)
+
+
+# JAX's own linear_call, which could say this, has no rule for vmap.
+_forward = Primitive("jaxonnx_forward_only")
+_forward.def_impl(lambda x, *, text: x)  # noqa: ARG005
+_forward.def_abstract_eval(lambda x, *, text: x)  # noqa: ARG005
+ad.deflinear2(_forward, _refuse_reverse)
+batching.defvectorized(_forward)
+mlir.register_lowering(_forward, lambda ctx, x, *, text: [x])  # noqa: ARG005

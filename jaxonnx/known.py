@@ -14,6 +14,8 @@ import numpy as np
 from jax import core, lax
 from jax.errors import InconclusiveDimensionOperation
 
+from jaxonnx.errors import DataDependentShapeError
+
 LITERAL_BYTES = 64 * 1024
 """Known arrays above this size are arguments of a compiled program, never literals in it."""
 
@@ -34,8 +36,15 @@ def is_known(value: Any) -> bool:
 
 
 def concrete(value: Any) -> np.ndarray:
-    """The value of an array outside of any trace; derivatives do not flow through it."""
-    return np.asarray(lax.stop_gradient(value) if isinstance(value, jax.Array) else value)
+    """The value of an array outside of any trace; derivatives do not flow through it.
+
+    Raises:
+        DataDependentShapeError: inside a trace.
+    """
+    value = lax.stop_gradient(value) if isinstance(value, jax.Array) else value
+    if isinstance(value, core.Tracer):
+        raise DataDependentShapeError(f"a concrete value is needed, but {value} is traced")
+    return np.asarray(value)
 
 
 def is_symbolic(value: Any) -> bool:
@@ -72,7 +81,9 @@ def tidy(value: np.ndarray) -> np.ndarray:
 
 
 def lift(value: np.ndarray, dtype: Any = None) -> jax.Array:
-    """A known value, symbolic or not, as a traced one."""
+    """A known value, symbolic or not, as a traced one; strings cannot be."""
+    if value.dtype.kind == "T":
+        raise DataDependentShapeError("strings cannot be part of a compiled program")
     if not is_symbolic(value):
         return jnp.asarray(value, dtype)
     dtype = jax.dtypes.canonicalize_dtype(dtype or np.int64)

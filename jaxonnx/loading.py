@@ -99,5 +99,7 @@ def check_bounds(graph: Graph, bounds: Mapping[str, int]) -> dict[str, int]:
     for name in bounds:
         if name not in able:
             names = ", ".join(map(repr, sorted(able))) or "no such node"
-            raise InputError(f"bounds: {name!r} is no value-dependent node or output; there is {names}")
+            raise InputError(
+                f"bounds: {name!r} is no value-dependent node or output; there is {names}"
+            )
     return dict(bounds)

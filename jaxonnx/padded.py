@@ -110,8 +110,8 @@ def apply(
     result = None if rule is None else rule(operator.function, args, attributes)
     if result is None:
         raise UnpaddableError(
-            f"{title} cannot follow an input of which only a part is real; run the model outside of "
-            "a trace without bounds or buckets"
+            f"{title} cannot follow an input of which only a part is real; run the model outside "
+            "of a trace without bounds or buckets"
         )
     return result if isinstance(result, tuple) else (result,)
 
@@ -129,10 +129,9 @@ def _pointwise(function: Function, args: Sequence[Any], attributes: Attributes) 
     place = first.values.ndim - first.axis
     if any(p.count is not first.count or p.values.ndim - p.axis != place for p in padded):
         return None
-    for arg in args:
-        plain = arg is not None and not isinstance(arg, Padded) and np.ndim(arg) >= place
-        if plain and np.shape(arg)[np.ndim(arg) - place] != 1:
-            return None
+    shapes = [np.shape(a) for a in args if a is not None and not isinstance(a, Padded)]
+    if any(len(s) >= place and s[len(s) - place] != 1 for s in shapes):
+        return None
     out = function(*(a.values if isinstance(a, Padded) else a for a in args), **attributes)
     return Padded(out, first.count, out.ndim - place)
 
@@ -355,7 +354,7 @@ _RULES: dict[str, Function] = {
     "GatherND": _gather_nd,
     "Gemm": _gemm,
     "Hardmax": lambda *_: None,
-    "Identity": lambda function, args, attributes: args[0],  # noqa: ARG005
+    "Identity": lambda function, args, attributes: args[0],
     "LogSoftmax": _softmax,
     "MatMul": _matmul,
     "ReduceL1": _reduce(lambda _: 0),

@@ -12,11 +12,11 @@ from jax import core, lax
 from jaxonnx import schedule, serial
 from jaxonnx.compiled import Compiled, StaticValues
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
+from jaxonnx.messages import value_dependent
 from jaxonnx.outputs import Outputs
 from jaxonnx.padded import cut
 from jaxonnx.plan import Options, Plan
 from jaxonnx.runner import Runner
-from jaxonnx.trace import value_dependent
 
 Arrays = Mapping[str, Any]
 
@@ -79,7 +79,7 @@ class Program:
             DataDependentShapeError: if the model cannot be one program, but is to be traced.
         """
         inside = _is_inside_a_trace((params, inputs))
-        if not inside and len(self.runner.phases) > 1:
+        if not inside and not all(p.compiled for p in self.runner.phases):
             outputs = self.runner.run({**params, **inputs})
         else:
             outputs = self._call_whole(params, inputs, inside)

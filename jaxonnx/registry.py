@@ -111,7 +111,9 @@ def register(
         raise ValueError(f"{op_type}: list the schema versions that the function implements")
 
     def decorate(function: Function) -> Function:
-        operator = Operator(op_type, domain, versions, function, frozenset(static), symbolic, host, bounded)
+        operator = Operator(
+            op_type, domain, versions, function, frozenset(static), symbolic, host, bounded
+        )
         unknown = operator.static - set(operator.inputs)
         if unknown:
             raise ValueError(f"{op_type}: static inputs {sorted(unknown)} are not in its signature")

@@ -42,7 +42,9 @@ class Runner:
             try:
                 return self._run(values)
             except StaticValueError as error:
-                node = next((n for n in self.graph.nodes if n is getattr(error, "node", None)), None)
+                node = next(
+                    (n for n in self.graph.nodes if n is getattr(error, "node", None)), None
+                )
                 key = next(filter(None, node.outputs), "") if node is not None else ""
                 if node is None or key in self._found or not self._compiled:
                     raise
@@ -68,7 +70,9 @@ class Runner:
         for k, phase in enumerate(self.phases):
             inputs = {n: values[n] for n in phase.graph.inputs}
             if phase.compiled:
-                static = StaticValues({n: np.asarray(v) for n, v in inputs.items() if n in self.known})
+                static = StaticValues(
+                    {n: np.asarray(v) for n, v in inputs.items() if n in self.known}
+                )
                 traced = {n: v for n, v in inputs.items() if n not in self.known}
                 results = self._compile(k, traced, static)
             else:
@@ -86,9 +90,7 @@ class Runner:
         return self._compiled[k](cut(values), static)
 
     def _on_host(self, phase: Phase, inputs: Mapping[str, Any]) -> list[Any]:
-        tracing = Tracing(
-            limit=float("inf"), concrete=self._subgraph, buckets=self.options.buckets
-        )
+        tracing = Tracing(limit=float("inf"), concrete=self._subgraph, buckets=self.options.buckets)
         with jax.enable_x64(True):
             return tracing.run(phase.graph, {n: concrete(v) for n, v in inputs.items()})
 
@@ -120,4 +122,3 @@ def concrete(value: Any) -> Any:
 
 def _traced(value: Any) -> bool:
     return isinstance(value, core.Tracer)
-

@@ -134,9 +134,9 @@ def _data_dependent(graph: Graph, known: Collection[str]) -> set[str]:
     for node in graph.nodes:
         by_shape = node.op_type in _SHAPE_ONLY
         inner = {n for g in node.subgraphs for n in _inner(g)}
-        if not by_shape and any(n not in free and n not in inner for n in reads(node)):
-            found.add(_key(node))
-        elif schema.is_random(node):
+        if (
+            not by_shape and any(n not in free and n not in inner for n in reads(node))
+        ) or schema.is_random(node):
             found.add(_key(node))
         else:
             free.update(n for n in node.outputs if n)
@@ -159,7 +159,9 @@ def _reasons(
         elif operator.host:
             found[key] = "the shape of its result depends on values"
         else:
-            operands = [n for k, n in enumerate(node.inputs) if n in values and operator.is_static(k)]
+            operands = [
+                n for k, n in enumerate(node.inputs) if n in values and operator.is_static(k)
+            ]
             if operands:
                 found[key] = f"its operand {operands[0]!r} is computed from data"
     return found

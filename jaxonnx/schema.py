@@ -160,10 +160,11 @@ def check_node(node: Node) -> None:
     schema = _schema(node.op_type, node.version, node.domain)
     if schema is None:
         return
-    for role, given, least, most in (
-        ("inputs", node.inputs, schema.min_input, schema.max_input),
-        ("outputs", node.outputs, schema.min_output, schema.max_output),
+    for role, given, side, least, most in (
+        ("inputs", node.inputs, schema.inputs, schema.min_input, schema.max_input),
+        ("outputs", node.outputs, schema.outputs, schema.min_output, schema.max_output),
     ):
+        least = min(least, _least(side, len(given)))
         if not least <= len(given) <= most:
             many = f"{least} to {most}" if most < _UNBOUNDED else f"at least {least}"
             wanted = f"{least}" if least == most else many
@@ -173,6 +174,12 @@ def check_node(node: Node) -> None:
         formal = formals.input(position) if formals is not None else None
         if not name and formal is not None and not formal.optional:
             raise InvalidModelError(f"{node.label}: the required input {formal.name} is absent")
+
+
+def _least(formals: Sequence[Any], given: int) -> int:
+    """How many are needed where ``given`` are given: trailing optional ones may be left out."""
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
+    return given if all(p.option == optional or not p.min_arity for p in formals[given:]) else given + 1
 
 
 def _check_attributes(node: Node) -> None:
@@ -300,6 +307,12 @@ def input_dtype(node: Node, position: int, bound: Mapping[str, np.dtype]) -> np.
     formal = signature(node.op_type, node.version, node.domain)
     parameter = formal.input(position) if formal is not None else None
     return bound.get(parameter.variable) if parameter is not None else None
+
+
+def holds_values(node: Node) -> bool:
+    """Whether a node takes or gives sequences, optionals or maps, which hold values of any kind."""
+    formal = signature(node.op_type, node.version, node.domain)
+    return formal is not None and any(p.dtypes is None for p in (*formal.inputs, *formal.outputs))
 
 
 def is_random(node: Node) -> bool:

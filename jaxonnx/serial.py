@@ -11,7 +11,9 @@ import numpy as np
 
 from jaxonnx.plan import Graph, Node, Options, Plan, Spec
 
-_CLASSES: dict[str, Callable[..., Any]] = {c.__name__: c for c in (Graph, Node, Options, Plan, Spec)}
+_CLASSES: dict[str, Callable[..., Any]] = {
+    c.__name__: c for c in (Graph, Node, Options, Plan, Spec)
+}
 
 
 def encode(value: Any) -> bytes:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from jaxonnx.errors import InputError
+from jaxonnx.errors import InputError, StaticValueError
 from jaxonnx.inputs import bind
 from jaxonnx.model import Model
 from jaxonnx.plan import Spec
@@ -58,11 +58,19 @@ class Clock:
         return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.times.items())
 
 
-def execute(clock: Clock, function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)``, compiled; tracing, compiling and running are timed apart."""
+def execute(clock: Clock, model: Model, function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``, which calls ``model``: compiled, its steps timed apart.
+
+    A model that no single program can hold is called as it is; it runs in phases then.
+    """
     with jax.enable_x64(True):
-        with clock.step("trace"):
-            lowered = jax.jit(function).trace(*args).lower()
+        lowered = None
+        if all(phase.compiled for phase in model._program.runner.phases):
+            with clock.step("trace"), contextlib.suppress(StaticValueError):
+                lowered = jax.jit(function).lower(*args)
+        if lowered is None:
+            with clock.step("compile and run in phases"):
+                return jax.block_until_ready(function(*args))
         with clock.step("compile"):
             compiled = lowered.compile()
         with clock.step("run"):
@@ -70,11 +78,12 @@ def execute(clock: Clock, function: Callable[..., Any], *args: Any) -> Any:
 
 
 def run(clock: Clock, model: Model, inputs: Arrays) -> Arrays:
-    """The outputs of a model by name."""
+    """The outputs of a model by name: NumPy arrays, and whatever else ONNX has."""
     static, traced = _split(model, inputs)
-    result = execute(clock, lambda m, x: m({**x, **static}), model, traced)
+    result = execute(clock, model, lambda m, x: m({**x, **static}), model, traced)
     results = result if isinstance(result, tuple) else (result,)
-    return {n: np.asarray(r) for n, r in zip(model.output_names, results, strict=True)}
+    pairs = zip(model.output_names, results, strict=True)
+    return {n: jax.tree.map(np.asarray, r) for n, r in pairs}
 
 
 def gradients(clock: Clock, model: Model, inputs: Arrays) -> tuple[Arrays, Arrays]:
@@ -90,13 +99,13 @@ def gradients(clock: Clock, model: Model, inputs: Arrays) -> tuple[Arrays, Array
             raise InputError("the model has no floating output, so there is no derivative")
         return sum(jnp.sum(y.astype(jnp.float64)) for y in real)
 
-    by_model, by_input = execute(clock, jax.grad(loss, (0, 1)), model, floats, rest)
+    by_model, by_input = execute(clock, model, jax.grad(loss, (0, 1)), model, floats, rest)
     return by_model.params, by_input
 
 
 def _split(model: Model, inputs: Arrays) -> tuple[Arrays, Arrays]:
-    """Inputs whose values must be known while tracing, and the others."""
-    static = {n: v for n, v in inputs.items() if n in model.static_inputs}
+    """Inputs whose values must be known while tracing, text among them, and the others."""
+    static = {n: v for n, v in inputs.items() if n in model.static_inputs or v.dtype.kind == "T"}
     return static, {n: v for n, v in inputs.items() if n not in static}
 
 
@@ -222,13 +231,15 @@ class Difference:
 
 
 def compare(actual: Any, expected: Any, tolerance: float | None = None) -> Difference:
-    """The difference of an output from what was expected of it.
+    """The difference of an output, or of the items of a sequence, from what was expected.
 
     Args:
         actual: ours.
         expected: theirs.
         tolerance: the largest relative error; by dtype if None. Anything but floats must be equal.
     """
+    if isinstance(actual, list) and isinstance(expected, list):
+        return _compare_items(actual, expected, tolerance)
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape:
         return Difference(np.nan, np.nan, f"shape {[*a.shape]}, expected {[*b.shape]}", ok=False)
@@ -252,26 +263,47 @@ def compare(actual: Any, expected: Any, tolerance: float | None = None) -> Diffe
     return Difference(absolute, relative, "", ok=relative <= tolerance)
 
 
+def _compare_items(actual: list[Any], expected: list[Any], tolerance: float | None) -> Difference:
+    """The worst difference of two items."""
+    if len(actual) != len(expected):
+        fault = f"{len(actual)} items, expected {len(expected)}"
+        return Difference(np.nan, np.nan, fault, ok=False)
+    pairs = zip(actual, expected, strict=True)
+    each = [compare(a, b, tolerance) for a, b in pairs] or [Difference(0, 0, "", ok=True)]
+    return min(each, key=lambda d: (d.ok, -d.relative))
+
+
 def save(outputs: Arrays, folder: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Write every output to ``folder`` as .npy and give the files by name.
+    """Write every output to ``folder`` as .npy, and give the files by name.
 
     Types that .npy files cannot hold, such as bfloat16, are written as float32 or int8.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, pathlib.Path] = {}
-    for name, value in outputs.items():
+    for name, array in _flat(outputs).items():
         base = re.sub(r"[^\w.-]+", "_", name).strip("._") or "output"
         file, count = folder / f"{base}.npy", 1
         while file in files.values():
             count += 1
             file = folder / f"{base}_{count}.npy"
-        array = np.asarray(value)
-        if array.dtype.kind == "T":
-            array = array.astype(str)
-        elif _foreign(array.dtype):
-            array = array.astype(
-                np.float32 if jnp.issubdtype(array.dtype, jnp.inexact) else np.int8
-            )
-        np.save(file, array, allow_pickle=False)
+        np.save(file, _storable(array), allow_pickle=False)
         files[name] = file
     return files
+
+
+def _flat(outputs: Arrays) -> dict[str, np.ndarray]:
+    """Every array by name; the items of a sequence are numbered."""
+    flat: dict[str, np.ndarray] = {}
+    for name, value in outputs.items():
+        items = value if isinstance(value, list) else [value]
+        names = [f"{name}_{k}" for k in range(len(items))] if items is value else [name]
+        flat |= {n: np.asarray(v) for n, v in zip(names, items, strict=True) if v is not None}
+    return flat
+
+
+def _storable(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "T":
+        return array.astype(str)
+    if _foreign(array.dtype):
+        return array.astype(np.float32 if jnp.issubdtype(array.dtype, jnp.inexact) else np.int8)
+    return array

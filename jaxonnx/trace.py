@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,20 +13,19 @@ from jaxonnx import graph as graphs
 from jaxonnx import padded, schema
 from jaxonnx.errors import (
     DataDependentShapeError,
-    JaxonnxError,
-    PrecisionError,
     StaticValueError,
 )
 from jaxonnx.known import (
     LITERAL_BYTES,
-    as_dims,
     is_known,
     is_symbolic,
     lift,
     tidy,
 )
+from jaxonnx.messages import notes, value_dependent
 from jaxonnx.padded import Padded, cut, pad
 from jaxonnx.plan import Graph, Node
+from jaxonnx.precision import is_double
 from jaxonnx.registry import Operator
 from jaxonnx.tensors import type_of
 
@@ -69,7 +68,7 @@ class Tracing:
         values = {**graph.given, **values}
         for node in graph.nodes:
             args = [values[name] if name else None for name in node.inputs]
-            with _notes(node, args):
+            with notes(node, args):
                 results = self.evaluate(node, args, values)
             values.update((n, r) for n, r in zip(node.outputs, results, strict=False) if n)
         return [values[name] for name in graph.outputs]
@@ -85,8 +84,6 @@ class Tracing:
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
         args = [*args]
-        while args and args[-1] is None:
-            args.pop()
         if node.subgraphs:
             attributes = {n: self._subgraph(a, values) for n, a in attributes.items()}
         if self.concrete is not None:
@@ -112,16 +109,14 @@ class Tracing:
         results = _as_outputs(operator.function(*lifted, **attributes))
         if self.buckets and operator.bounded is not None:
             return _in_buckets(operator.bounded, lifted, attributes, results)
-        doubles = any(_is_double(a) for a in lifted)
+        doubles = any(is_double(a) for a in lifted)
         return results if doubles else [self.guard(r) for r in results]
 
     def _bounded(
         self, function: Callable[..., Any], args: Sequence[Any], attributes: Values, name: str
     ) -> Sequence[Any]:
         """The padded outputs of a node under a declared bound."""
-        results = _as_outputs(
-            function(*map(self.lift, args), size=self.bounds[name], **attributes)
-        )
+        results = _as_outputs(function(*map(self.lift, args), size=self.bounds[name], **attributes))
         self.counts[name] = next(r.count for r in results if isinstance(r, Padded))
         return results
 
@@ -136,8 +131,8 @@ class Tracing:
         """A subgraph as a function of its inputs; any other attribute as it is."""
         if not isinstance(attribute, Graph):
             return attribute
-        run = self.concrete or dataclasses.replace(self, bounds={}).run
-        return Subgraph(attribute, values, run, self.concrete is not None)
+        traced = dataclasses.replace(self, bounds={}, concrete=None).run
+        return Subgraph(attribute, values, self.concrete or traced, traced)
 
     def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
         """Whether all inputs are known, and in a form that the operator computes with."""
@@ -149,6 +144,8 @@ class Tracing:
     ) -> list[Any]:
         """Inputs for a traced call: all but the static ones become traced."""
         lifted = []
+        if schema.holds_values(node):  # a sequence may hold known values
+            return [*args]
         for position, arg in enumerate(args):
             if operator.is_static(position):
                 lifted.append(arg)
@@ -168,17 +165,29 @@ class Subgraph:
         graph: the subgraph.
         scope: values that are visible inside.
         run: runs a graph on values.
-        concrete: whether it runs outside of a trace.
+        trace: runs a graph on values inside a trace.
     """
 
     graph: Graph
     scope: Values
     run: Callable[[Graph, Values], list[Any]]
-    concrete: bool
+    trace: Callable[[Graph, Values], list[Any]]
+
+    @property
+    def concrete(self) -> bool:
+        """Whether it runs outside of a trace."""
+        return self.run is not self.trace
 
     def __call__(self, *args: Any) -> list[Any]:
         """The outputs for these inputs."""
-        return self.run(self.graph, self.scope | dict(zip(self.graph.inputs, args, strict=True)))
+        return self.run(self.graph, self._values(args))
+
+    def traced(self, *args: Any) -> list[Any]:
+        """The outputs for these inputs inside a trace, wherever it runs otherwise."""
+        return self.trace(self.graph, self._values(args))
+
+    def _values(self, args: Sequence[Any]) -> Values:
+        return self.scope | dict(zip(self.graph.inputs, args, strict=True))
 
 
 def _in_buckets(
@@ -187,25 +196,19 @@ def _in_buckets(
     """Results padded to powers of two along the axes that the bounded form would pad."""
     form = jax.eval_shape(lambda *a: bounded(*a, size=1, **attributes), *args)
     return [
-        pad(r, f.axis, 1 << max(r.shape[f.axis] - 1, 0).bit_length()) if isinstance(f, Padded) else r
+        pad(r, f.axis, _bucket(r.shape[f.axis])) if isinstance(f, Padded) else r
         for r, f in zip(results, _as_outputs(form), strict=True)
     ]
+
+
+def _bucket(count: int) -> int:
+    """The smallest power of two that is not less."""
+    return 1 << max(count - 1, 0).bit_length()
 
 
 def bound_name(node: Node, bounds: Mapping[str, int]) -> str | None:
     """The name under which a bound for a node is declared, if there is one."""
     return next((n for n in (node.name, *node.outputs) if n and n in bounds), None)
-
-
-def value_dependent(nodes: Sequence[Node]) -> str:
-    """The message for nodes that cannot be part of one compiled program."""
-    lines = "\n".join(f"  {node.label}" for node in nodes)
-    return (
-        "the model cannot be traced as a whole, because these nodes need concrete values (the shape "
-        f"of their result depends on them, or they are strings or maps):\n{lines}\n"
-        "Call model(x) outside of jit, vmap and export, which runs these nodes between compiled "
-        "stretches, or declare how many results they can have with load(..., bounds={name: n})"
-    )
 
 
 def _as_outputs(result: Any) -> Sequence[Any]:
@@ -253,9 +256,8 @@ def _is_concrete(value: Any) -> bool:
     """Whether a result is an array with a value: a symbolic shape, too, gives a traced one."""
     if export.is_symbolic_dim(value):  # what NumPy gives for the only element of an object array
         return True
-    return isinstance(value, (np.ndarray, np.generic, bool, int, float, jax.Array)) and not (
-        isinstance(value, core.Tracer)
-    )
+    kinds = (np.ndarray, np.generic, bool, int, float, str, jax.Array)
+    return isinstance(value, kinds) and not isinstance(value, core.Tracer)
 
 
 def _settle(value: Any, dtype: np.dtype | None) -> np.ndarray:
@@ -263,63 +265,3 @@ def _settle(value: Any, dtype: np.dtype | None) -> np.ndarray:
     if array.dtype == object:
         return tidy(array)
     return array if dtype is None or array.dtype == dtype else array.astype(dtype)
-
-
-@contextlib.contextmanager
-def _notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
-    """Tell an error from inside an operator which node it comes from."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, StaticValueError):
-            error.node = node  # the outermost one in the end: where a plan can be split
-        notes = getattr(error, "__notes__", [])
-        if not (isinstance(error, JaxonnxError) and node.label in str(error)) and not any(
-            note.startswith("while running") for note in notes
-        ):
-            inputs = ", ".join(
-                f"{n!r}: {describe(a)}" for n, a in zip(node.inputs, args, strict=True) if n
-            )
-            error.add_note(f"while running {node.label} with {inputs or 'no inputs'}")
-        raise
-
-
-def describe(value: Any) -> str:
-    """Dtype and shape of a value, and a small known value itself, for messages."""
-    if is_symbolic(value):
-        return f"dimensions {list(as_dims(value))}"
-    if not hasattr(value, "dtype"):
-        return type(value).__name__
-    text = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    small = is_known(value) and value.size <= 8  # noqa: PLR2004 - what fits in a line
-    return f"{text} = {value.tolist()}" if small else text
-
-
-def _is_double(value: Any) -> bool:
-    return isinstance(value, jax.Array) and value.dtype == np.float64
-
-
-@jax.custom_jvp
-def _double(x: jax.Array) -> jax.Array:
-    return x
-
-
-def _refuse_double(primals: Any, tangents: Any) -> Any:
-    (x,), (dx,) = primals, tangents
-    if type(dx).__name__ == "SymbolicZero":  # not on a differentiated path
-        return x, dx
-    raise PrecisionError(
-        "the model computes in double precision on a differentiated path, and JAX would narrow its "
-        "derivative; put `with jax.enable_x64(True):` around the outermost call"
-    )
-
-
-_double.defjvp(_refuse_double, symbolic_zeros=True)
-
-
-def guard_double(value: Any) -> Any:
-    """``value``; if it is traced and double, its derivative is refused.
-
-    JAX's transposition rules run after the scope of x64 has closed and may compute in float32.
-    """
-    return _double(value) if _is_double(value) else value

@@ -25,6 +25,16 @@ TOLERANCE = {
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 
 
+def f32(values: Any) -> np.ndarray:
+    """Numbers as a float32 array."""
+    return np.array(values, np.float32)
+
+
+def i64(values: Any) -> np.ndarray:
+    """Integers as an int64 array."""
+    return np.array(values, np.int64)
+
+
 def assert_close(actual: Any, expected: Any, *, scale: float = 1.0) -> None:
     """Equal dtype and shape, and values equal within ``scale`` times the table's tolerance."""
     actual, expected = np.asarray(actual), np.asarray(expected)

@@ -6,13 +6,13 @@ import numpy as np
 import onnx
 import onnx.backend.base
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper, numpy_helper
 
 from jaxonnx import backend
 from jaxonnx.errors import InputError
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 
 def model_of(nodes, outputs, stored=(), dtype=TensorProto.FLOAT, opset=18):
@@ -52,7 +52,7 @@ def test_inputs_with_a_default(inputs):
 def test_prepared_model_runs_again():
     prepared = backend.prepare(ADD, device="CPU")
     assert_close(prepared.run([X, X])[0], 2 * X)
-    assert_close(prepared.run([np.float32([1]), np.float32([5])])[0], np.float32([6]))
+    assert_close(prepared.run([f32([1]), f32([5])])[0], f32([6]))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_dtypes_are_exact(dtype):
 
 
 def test_long_integers_are_exact():
-    (y,) = backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [np.int64(2**40)] * 2)
-    assert_close(y, np.int64(2**41))
+    (y,) = backend.run_node(helper.make_node("Add", ["a", "b"], ["c"]), [i64(2**40)] * 2)
+    assert_close(y, i64(2**41))
 
 
 def test_options_of_other_backends_are_accepted():
@@ -79,15 +79,15 @@ def test_options_of_other_backends_are_accepted():
 
 def test_run_node():
     node = helper.make_node("Clip", ["x", "", "high"], ["y"])
-    for inputs in ([X, np.float32(1)], [X, None, np.float32(1)], {"x": X, "high": np.float32(1)}):
-        assert_close(backend.run_node(node, inputs)[0], np.float32([-1, 1]))
+    for inputs in ([X, f32(1)], [X, None, f32(1)], {"x": X, "high": f32(1)}):
+        assert_close(backend.run_node(node, inputs)[0], f32([-1, 1]))
 
 
 def test_run_node_with_several_outputs_some_absent():
     node = helper.make_node("TopK", ["x", "k"], ["", "indices"])
-    outputs = backend.run_node(node, [X, np.int64([1])], outputs_info=[(np.int64, (1,))])
+    outputs = backend.run_node(node, [X, i64([1])], outputs_info=[(np.int64, (1,))])
     assert len(outputs) == 1
-    assert_close(outputs[0], np.int64([1]))
+    assert_close(outputs[0], i64([1]))
 
 
 def test_run_node_of_an_opset():

@@ -217,6 +217,21 @@ def test_unsupported_operators_are_listed_briefly(tmp_path):
     assert result.stderr.count("\n") < 15
 
 
+def test_a_model_that_no_single_program_can_hold(tmp_path):
+    x = np.array([0, 3, 0, 5], np.float32)
+    onnx.save(node_model("NonZero", [x], opset=13), tmp_path / "model.onnx")
+    np.save(tmp_path / "x.npy", x)
+    options = ["-i", f"x0={tmp_path / 'x.npy'}"]
+    result = call("run", tmp_path / "model.onnx", *options, "-o", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "in phases" in result.output
+    assert np.load(tmp_path / "y0.npy").tolist() == [[1, 3]]
+    assert call("check", tmp_path / "model.onnx", *options).exit_code == 0
+    result = call("grad", tmp_path / "model.onnx", *options)
+    assert result.exit_code == 2
+    assert "no floating output" in result.stderr
+
+
 def test_debug_shows_the_traceback(elu):
     result = call("run", elu, "-s", "length=2", "--debug")
     assert isinstance(result.exception, jaxonnx.errors.InputError)
@@ -225,16 +240,27 @@ def test_debug_shows_the_traceback(elu):
 @pytest.mark.parametrize(
     ("actual", "expected", "ok"),
     [
-        (np.float32([1, 2]), np.float32([1, 2.0001]), True),
-        (np.float32([1, 2]), np.float32([1, 2.1]), False),
-        (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), True),
-        (np.float32([np.nan]), np.float32([1]), False),
-        (np.int64([1]), np.int64([2]), False),
-        (np.float32([1]), np.float64([1]), False),
-        (np.float32([1]), np.float32([1, 1]), False),
-        (np.float32([]), np.float32([]), True),
+        (np.array([1, 2], "f4"), np.array([1, 2.0001], "f4"), True),
+        (np.array([1, 2], "f4"), np.array([1, 2.1], "f4"), False),
+        (np.array([np.nan, np.inf], "f4"), np.array([np.nan, np.inf], "f4"), True),
+        (np.array([np.nan], "f4"), np.array([1], "f4"), False),
+        (np.array([1]), np.array([2]), False),
+        (np.array([1], "f4"), np.array([1], "f8"), False),
+        (np.array([1], "f4"), np.array([1, 1], "f4"), False),
+        (np.array([], "f4"), np.array([], "f4"), True),
         (np.array(["a"]), np.array(["a"], object), True),
         (np.array(["a"]), np.array(["b"], object), False),
+        (
+            [np.array([1], "f4"), np.array([2], "f4")],
+            [np.array([1], "f4"), np.array([2], "f4")],
+            True,
+        ),
+        (
+            [np.array([1], "f4"), np.array([2], "f4")],
+            [np.array([1], "f4"), np.array([3], "f4")],
+            False,
+        ),
+        ([np.array([1], "f4")], [], False),
     ],
 )
 def test_compare(actual, expected, ok):
@@ -243,6 +269,7 @@ def test_compare(actual, expected, ok):
 
 def test_save_makes_distinct_file_names_and_widens_small_types(tmp_path):
     outputs = {"a/b": np.ones(2, ml_dtypes.bfloat16), "a:b": np.int32(3), "..": np.float32(1)}
-    files = session.save(outputs, tmp_path)
-    assert sorted(p.name for p in files.values()) == ["a_b.npy", "a_b_2.npy", "output.npy"]
+    files = session.save({**outputs, "s": [np.float32(1), np.float32(2)]}, tmp_path)
+    names = ["a_b.npy", "a_b_2.npy", "output.npy", "s_0.npy", "s_1.npy"]
+    assert sorted(p.name for p in files.values()) == names
     assert np.load(files["a/b"]).dtype == np.float32

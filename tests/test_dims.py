@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32
 from onnx import helper
 
 import jaxonnx
@@ -81,6 +81,6 @@ def test_export_with_a_sum_of_dimensions():
     graph = helper.make_graph(nodes, "g", infos, made)
     model = jaxonnx.load(helper.make_model(graph, opset_imports=opsets, ir_version=10))
     exported = jax.export.export(jax.jit(model.apply))(model.params, model.abstract_inputs())
-    a, b, mask = np.float32([1]), np.float32([2, 3]), np.float32([1, 0, 1])
+    a, b, mask = f32([1]), f32([2, 3]), f32([1, 0, 1])
     result = exported.call({}, {"a": a, "b": b, "mask": mask})
-    assert_close(result, np.float32([1, 0, 3]))
+    assert_close(result, f32([1, 0, 3]))

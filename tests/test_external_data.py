@@ -1,6 +1,7 @@
 """Weights in files of their own: memory-mapped, and only from the model's own folder."""
 
 import mmap
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,7 @@ from jaxonnx.tensors import decode
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def external(dtype=TensorProto.FLOAT, dims=(2, 3), **fields):
+def external(dtype: Any = TensorProto.FLOAT, dims=(2, 3), **fields):
     """A tensor in another file."""
     tensor = TensorProto(name="w", data_type=dtype, dims=dims)
     tensor.data_location = TensorProto.EXTERNAL

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers import assert_close
-from onnx import parser
+from helpers import assert_close, f32
+from onnx import AttributeProto, parser
 
 import jaxonnx
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 IMPORTS = 'opset_import: ["" : 18, "own" : 1]'
 
@@ -39,7 +39,7 @@ def test_body_replaces_the_call():
         CALL,
         ["f (a) => (b) { t = Relu(a) b = Neg(t) }"],
     )
-    assert_close(model(X), np.float32([-0.0, -2]))
+    assert_close(model(X), f32([-0.0, -2]))
 
 
 def test_attribute_reference():
@@ -48,8 +48,8 @@ def test_attribute_reference():
         "(float[N] x) => (float[N] y, float[N] z) { y = own.f<a=0.5>(x) z = own.f<a=0.25>(x) }",
         ["f <a>(x) => (y) { y = LeakyRelu<alpha: float = @a>(x) }"],
     )
-    assert_close(model(X).y, np.float32([-0.5, 2]))
-    assert_close(model(X).z, np.float32([-0.25, 2]))
+    assert_close(model(X).y, f32([-0.5, 2]))
+    assert_close(model(X).z, f32([-0.25, 2]))
 
 
 def test_reference_to_an_absent_attribute_leaves_the_operators_default():
@@ -57,7 +57,7 @@ def test_reference_to_an_absent_attribute_leaves_the_operators_default():
         CALL,
         ["f <a>(x) => (y) { y = LeakyRelu<alpha: float = @a>(x) }"],
     )
-    assert_close(model(X), np.float32([-0.01, 2]))
+    assert_close(model(X), f32([-0.01, 2]))
 
 
 @pytest.mark.parametrize(("call", "expected"), [("own.f(x)", -0.5), ("own.f<a=0.25>(x)", -0.25)])
@@ -66,7 +66,7 @@ def test_default_attribute(call, expected):
         f"(float[N] x) => (float[N] y) {{ y = {call} }}",
         ["f <a: float = 0.5>(x) => (y) { y = LeakyRelu<alpha: float = @a>(x) }"],
     )
-    assert_close(model(X), np.float32([expected, 2]))
+    assert_close(model(X), f32([expected, 2]))
 
 
 def test_reference_in_a_constant_and_through_nested_calls():
@@ -99,7 +99,7 @@ def test_overloads():
     proto.functions.extend(functions)
     outputs = jaxonnx.load(proto)(X)
     assert_close(outputs.y, -X)
-    assert_close(outputs.z, np.float32([0, 2]))
+    assert_close(outputs.z, f32([0, 2]))
 
 
 def test_function_replaces_an_operator_of_its_name():
@@ -140,7 +140,7 @@ def test_same_output_twice_and_a_constant_output():
         "(float[N] x) => (float[N] y, float[N] z, float c) { y, z, c = own.f(x) }",
         ["f (a) => (b, b, c) { b = Neg(a) c = Constant<value_float=4.0>() }"],
     )
-    for output, expected in zip(model(X), (-X, -X, np.float32(4)), strict=True):
+    for output, expected in zip(model(X), (-X, -X, f32(4)), strict=True):
         assert_close(output, expected)
 
 
@@ -159,18 +159,18 @@ def test_inner_names_are_apart_from_the_callers():
         "{ t = Abs(x) s = own.f(t) y = own.f(s) }",
         ["f (y) => (x) { t = Neg(y) s = Add(t, t) x = Add(s, y) }"],
     )
-    assert_close(model(X).t, np.float32([1, 2]))
-    assert_close(model(X).s, np.float32([-1, -2]))
-    assert_close(model(X).y, np.float32([1, 2]))
+    assert_close(model(X).t, f32([1, 2]))
+    assert_close(model(X).s, f32([-1, -2]))
+    assert_close(model(X).y, f32([1, 2]))
 
 
 def test_absent_inputs_and_outputs():
     function = """<domain: "own", opset_import: ["" : 18]>
         f (x, low, high) => (y, z) { y = Clip(x, low, high) z = Neg(x) }"""
     model = load("(float[N] x, float h) => (float[N] y) { y = own.f(x, , h) }", [function])
-    assert_close(model(X, np.float32(1)), np.float32([-1, 1]))
+    assert_close(model(X, f32(1)), f32([-1, 1]))
     model = load("(float[N] x, float h) => (float[N] z) { , z = own.f(x) }", [function])
-    assert_close(model(X, np.float32(1)), -X)
+    assert_close(model(X, f32(1)), -X)
 
 
 def test_unsorted_body():
@@ -178,7 +178,7 @@ def test_unsorted_body():
         CALL,
         ["f (a) => (c) { c = Neg(b) b = Relu(a) }"],
     )
-    assert_close(model(X), np.float32([-0.0, -2]))
+    assert_close(model(X), f32([-0.0, -2]))
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,12 @@ def test_unsupported_operator_inside_a_function_names_its_path():
 def test_reference_outside_of_a_function():
     proto = parse("(float[N] x) => (float[N] y) { y = Elu(x) }")
     attribute = proto.graph.node[0].attribute.add()
-    attribute.name, attribute.ref_attr_name, attribute.type = "alpha", "a", 1
+    attribute.name, attribute.ref_attr_name = "alpha", "a"
+    attribute.type = AttributeProto.FLOAT
     with pytest.raises(InvalidModelError, match="refers to 'a', which is no attribute of an enc"):
         jaxonnx.load(proto)
+
+
+def test_function_defined_twice():
+    with pytest.raises(InvalidModelError, match=r"\('own', 'f', ''\) is defined more than once"):
+        load(CALL, ["f (a) => (b) { b = Neg(a) }", "f (a) => (b) { b = Abs(a) }"])

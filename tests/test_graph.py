@@ -4,14 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper, parser
 
 import jaxonnx
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.registry import register
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 
 @register("Probe", 1, domain="test.graph")
@@ -36,13 +36,13 @@ def make(nodes, outputs, *, inputs=("x",), stored=None, opset=18, ir_version=10)
 
 
 def test_initializer_that_is_no_input():
-    model = jaxonnx.load(make([("Add", ["x", "w"], ["y"])], ["y"], stored={"w": np.float32([40])}))
+    model = jaxonnx.load(make([("Add", ["x", "w"], ["y"])], ["y"], stored={"w": f32([40])}))
     assert model.input_names == ("x",)
-    assert_close(model(np.float32([3])), np.float32([43]))
+    assert_close(model(f32([3])), f32([43]))
 
 
 @pytest.mark.parametrize("ir_version", [3, 10])
-@pytest.mark.parametrize("value", [np.float32([40]), np.int32([40])], ids=["float", "int"])
+@pytest.mark.parametrize("value", [f32([40]), np.array([40], np.int32)], ids=["float", "int"])
 def test_initializer_that_is_an_input_is_its_default(ir_version, value):
     """[onnx#2198] 43 where it is not given, 2 where -1 is."""
     proto = make(
@@ -57,10 +57,10 @@ def test_initializer_that_is_an_input_is_its_default(ir_version, value):
         helper.make_tensor_value_info("w", helper.np_dtype_to_tensor_dtype(value.dtype), [1])
     )
     model = jaxonnx.load(proto)
-    x = np.float32([3])
-    assert_close(model(x), np.float32([43]))
-    assert_close(model(x, w=np.array([-1], value.dtype)), np.float32([2]))
-    assert_close(model(x), np.float32([43]))
+    x = f32([3])
+    assert_close(model(x), f32([43]))
+    assert_close(model(x, w=np.array([-1], value.dtype)), f32([2]))
+    assert_close(model(x), f32([43]))
 
 
 def test_default_that_decides_a_shape():
@@ -71,14 +71,21 @@ def test_default_that_decides_a_shape():
     assert model(np.zeros(4, np.float32), s=np.array([4, 1])).shape == (4, 1)
 
 
+def test_shape_of_a_default_is_not_fixed():
+    proto = make([("Shape", ["w"], ["y"])], ["y"], inputs=["w"], stored={"w": X})
+    model = jaxonnx.load(proto)
+    assert_close(model(), i64([2]))
+    assert_close(model(w=f32([1, 2, 3])), i64([3]))
+
+
 def test_initializer_as_output():
     model = jaxonnx.load(make([], ["w"], inputs=[], stored={"w": X}))
     assert_close(model(), X)
 
 
 def test_integer_initializer_as_output():
-    proto = make([], ["w"], inputs=[], stored={"w": np.int64([2**40])})
-    assert_close(jaxonnx.load(proto)(), np.int64([2**40]))
+    proto = make([], ["w"], inputs=[], stored={"w": i64([2**40])})
+    assert_close(jaxonnx.load(proto)(), i64([2**40]))
 
 
 def test_output_of_another_type_than_declared():
@@ -90,7 +97,7 @@ def test_output_of_another_type_than_declared():
 
 def test_constant_node_as_output():
     node = helper.make_node("Constant", [], ["y"], value_float=2.5)
-    assert_close(jaxonnx.load(make([node], ["y"], inputs=[]))(), np.float32(2.5))
+    assert_close(jaxonnx.load(make([node], ["y"], inputs=[]))(), f32(2.5))
 
 
 def test_input_as_output():
@@ -102,18 +109,18 @@ def test_same_output_twice():
     outputs = model(X)
     assert outputs.names == ("y", "y", "x")
     for output, expected in zip(outputs, ([0, 2], [0, 2], [-1, 2]), strict=True):
-        assert_close(output, np.float32(expected))
+        assert_close(output, f32(expected))
 
 
 def test_unused_input_is_still_an_input():
     model = jaxonnx.load(make([("Relu", ["x"], ["y"])], ["y"], inputs=["unused", "x"]))
     assert model.input_names == ("unused", "x")
-    assert_close(model(np.float32([7]), X), np.float32([0, 2]))
+    assert_close(model(f32([7]), X), f32([0, 2]))
 
 
 def test_unused_nodes_and_initializers():
     nodes = [("Relu", ["x"], ["y"]), ("Neg", ["w"], ["dead"])]
-    assert_close(jaxonnx.load(make(nodes, ["y"], stored={"w": X}))(X), np.float32([0, 2]))
+    assert_close(jaxonnx.load(make(nodes, ["y"], stored={"w": X}))(X), f32([0, 2]))
 
 
 @pytest.mark.parametrize("names", [["same", "same"], ["", ""]])
@@ -121,7 +128,7 @@ def test_duplicate_and_empty_node_names(names):
     nodes = [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])]
     for node, name in zip(nodes, names, strict=True):
         node.name = name
-    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), np.float32([-0.0, -2]))
+    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), f32([-0.0, -2]))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +144,7 @@ def test_duplicate_and_empty_node_names(names):
 )
 def test_absent_inputs_never_shift_later_ones(inputs, expected):
     node = helper.make_node("Probe", inputs, ["y"], domain="test.graph")
-    assert_close(jaxonnx.load(make([node], ["y"]))(X), np.float32(expected))
+    assert_close(jaxonnx.load(make([node], ["y"]))(X), f32(expected))
 
 
 @pytest.mark.parametrize(
@@ -163,12 +170,12 @@ def test_absent_output_does_not_feed_absent_inputs():
         helper.make_node("Probe", ["x"], ["a", "", "c"], domain="test.graph"),
         helper.make_node("Probe", ["", "a"], ["y"], domain="test.graph"),
     ]
-    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), np.float32(12))
+    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), f32(12))
 
 
 def test_node_whose_outputs_are_all_absent():
     nodes = [("Neg", ["x"], [""]), ("Relu", ["x"], ["y"])]
-    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), np.float32([0, 2]))
+    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), f32([0, 2]))
 
 
 @pytest.mark.parametrize("name", ["a/b:0", "layer.0.weight", "1", "x y", "class", "é", "@1", "w@1"])
@@ -177,7 +184,7 @@ def test_any_text_is_a_name(name):
         [("Add", ["in/" + name, name], [name + ":0"])],
         [name + ":0"],
         inputs=["in/" + name],
-        stored={name: np.float32([1])},
+        stored={name: f32([1])},
     )
     model = jaxonnx.load(proto)
     assert model.input_names == ("in/" + name,)
@@ -193,7 +200,7 @@ def test_both_spellings_of_onnx_domain(imported, used):
     proto = make([helper.make_node("Relu", ["x"], ["y"], domain=used)], ["y"])
     proto.opset_import[0].domain = imported
     model = jaxonnx.load(proto)
-    assert_close(model(X), np.float32([0, 2]))
+    assert_close(model(X), f32([0, 2]))
     assert model.opset[""] == 18
 
 
@@ -204,14 +211,14 @@ def test_unsorted_nodes():
         ("Relu", ["a"], ["b"]),
         ("Abs", ["x"], ["a"]),
     ]
-    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), np.float32([-2, -4]))
+    assert_close(jaxonnx.load(make(nodes, ["y"]))(X), f32([-2, -4]))
 
 
 @pytest.mark.parametrize("ir_version", range(3, onnx.IR_VERSION + 1))
 def test_ir_versions(ir_version):
     proto = make([("Relu", ["x"], ["y"])], ["y"], ir_version=ir_version)
     model = jaxonnx.load(proto)
-    assert_close(model(X), np.float32([0, 2]))
+    assert_close(model(X), f32([0, 2]))
     assert model.metadata["ir_version"] == str(ir_version)
 
 
@@ -222,7 +229,7 @@ def test_model_without_opset_import_has_opset_1():
     del proto.opset_import[:]
     model = jaxonnx.load(proto)
     assert model.opset == {"": 1}
-    assert_close(model(X), np.float32([0, 2]))
+    assert_close(model(X), f32([0, 2]))
 
 
 def test_required_legacy_attribute():
@@ -232,8 +239,8 @@ def test_required_legacy_attribute():
     )
     one, zero = np.ones(1, np.float32), np.zeros(1, np.float32)
     proto = make([node], ["y"], stored={"s": 2 * one, "b": one, "m": zero, "v": one}, opset=1)
-    x = np.float32([[3.0]])
-    assert_close(jaxonnx.load(proto)(x), np.float32([[7]]), scale=10)
+    x = f32([[3.0]])
+    assert_close(jaxonnx.load(proto)(x), f32([[7]]), scale=10)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +249,9 @@ def test_required_legacy_attribute():
 )
 def test_opset_chooses_the_version(opset, expected):
     """[tvm#19420] Softmax flattens from ``axis`` on before opset 13."""
-    x = np.log(np.float32([[[1, 1], [2, 4]]]))
+    x = np.log(f32([[[1, 1], [2, 4]]]))
     model = jaxonnx.load(make([("Softmax", ["x"], ["y"])], ["y"], opset=opset))
-    assert_close(model(x), np.float32([expected]))
+    assert_close(model(x), f32([expected]))
 
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 10, 11, 12, 13])

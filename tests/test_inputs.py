@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper
 
 import jaxonnx
@@ -30,8 +30,8 @@ def subtract():
     return jaxonnx.load(helper.make_model(graph, opset_imports=opsets, ir_version=11))
 
 
-X = np.float32([[1, 2, 3]])
-Y = np.float32([[1, 1, 1]])
+X = f32([[1, 2, 3]])
+Y = f32([[1, 1, 1]])
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ Y = np.float32([[1, 1, 1]])
     ],
 )
 def test_position_name_and_mapping(subtract, args, kwargs):
-    assert_close(subtract(*args, **kwargs), np.float32([[0, 1, 2]]))
+    assert_close(subtract(*args, **kwargs), f32([[0, 1, 2]]))
 
 
 SIGNATURE = r"expected 'x': float32\[N, 3\], 'y/1': float32\[N, 3\]"
@@ -90,17 +90,17 @@ def test_jax_arrays_and_tracers_are_checked_alike(subtract):
 @pytest.mark.parametrize(
     ("declared", "value", "expected"),
     [
-        (TensorProto.FLOAT, 1.5, np.float32(1.5)),
-        (TensorProto.FLOAT, 1, np.float32(1)),
+        (TensorProto.FLOAT, 1.5, f32(1.5)),
+        (TensorProto.FLOAT, 1, f32(1)),
         (TensorProto.DOUBLE, 0.1, np.float64(0.1)),
         (TensorProto.BFLOAT16, 1.5, ml_dtypes.bfloat16(1.5)),
-        (TensorProto.INT64, 2**40, np.int64(2**40)),
+        (TensorProto.INT64, 2**40, i64(2**40)),
         (TensorProto.UINT8, 255, np.uint8(255)),
         (TensorProto.BOOL, True, np.bool_(True)),
         (TensorProto.COMPLEX64, 1j, np.complex64(1j)),
         (TensorProto.COMPLEX64, 2.0, np.complex64(2)),
-        (TensorProto.FLOAT, np.float32(2), np.float32(2)),
-        (TensorProto.FLOAT, float("inf"), np.float32(np.inf)),
+        (TensorProto.FLOAT, np.float32(2), f32(2)),
+        (TensorProto.FLOAT, float("inf"), f32(np.inf)),
     ],
 )
 def test_python_scalars(declared, value, expected):
@@ -116,7 +116,7 @@ def test_python_lists(value, expected):
         with pytest.raises(InputError, match=r"bool\[1\], expected float32\[N\]"):
             model(value)
     else:
-        assert_close(model(value), np.float32(expected))
+        assert_close(model(value), f32(expected))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_wrong_python_scalars(declared, value, message):
 @pytest.mark.parametrize("wrap", [np.asarray, jnp.asarray])
 def test_narrower_integers_are_widened(wrap):
     model = jaxonnx.load(identity(TensorProto.INT64, ["N"]))
-    assert_close(model(wrap(np.int32([1, -2]))), np.int64([1, -2]))
-    assert_close(model(wrap(np.int8([1, -2]))), np.int64([1, -2]))
+    assert_close(model(wrap(np.array([1, -2], np.int32))), i64([1, -2]))
+    assert_close(model(wrap(np.array([1, -2], np.int8))), i64([1, -2]))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_kind_and_precision_never_change(declared, given):
 
 def test_widening_a_traced_integer():
     model = jaxonnx.load(identity(TensorProto.INT64, ["N"]))
-    assert_close(jax.jit(model)(np.int32([1, -2])), np.int64([1, -2]))
+    assert_close(jax.jit(model)(np.array([1, -2], np.int32)), i64([1, -2]))
 
 
 @pytest.mark.parametrize("shape", [None, [None, 3], ["N", 3], [0, 3], [-1, 3], ["?", 3]])
@@ -192,9 +192,9 @@ def test_input_named_as_a_parameter_of_python():
 
 def test_constants():
     proto = identity(TensorProto.INT64, ["N"])
-    model = jaxonnx.load(proto, constants={"x": np.int32([1, 2])})
+    model = jaxonnx.load(proto, constants={"x": np.array([1, 2], np.int32)})
     assert model.input_names == ()
-    assert_close(model(), np.int64([1, 2]))
+    assert_close(model(), i64([1, 2]))
     with pytest.raises(InputError, match="constants: no input is called 'z'; there are 'x'"):
         jaxonnx.load(proto, constants={"z": 1})
     with pytest.raises(InputError, match=r"'x': float64\[1\], expected int64\[N\]"):

@@ -3,12 +3,13 @@
 import numpy as np
 import onnx
 import pytest
+from helpers import f32, i64
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import jaxonnx
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 
 def graph_of(text, *, opset=18, ir_version=10):
@@ -25,7 +26,7 @@ def node_of(*args, opset=18, inputs=("x",), **attributes):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
-def refused(proto, message, error=InvalidModelError):
+def refused(proto, message, error: type[Exception] = InvalidModelError):
     with pytest.raises(error, match=message):
         jaxonnx.load(proto)
 
@@ -191,7 +192,7 @@ def test_unsupported_operator_in_a_subgraph_names_its_path():
 def test_inputs_of_one_type_variable_differ():
     proto = graph_of("(float[N] x, int64[N] i) => (float[N] y) { y = Add(x, i) }")
     with pytest.raises(InvalidModelError) as caught:
-        jaxonnx.load(proto)(X, np.int64([1, 2]))
+        jaxonnx.load(proto)(X, i64([1, 2]))
     assert str(caught.value) == (
         "node giving 'y' (Add-14): input B ('i') is int64, but another input of type T is float32"
     )
@@ -210,6 +211,6 @@ def test_type_that_the_schema_does_not_allow():
 def test_error_of_an_operator_names_its_node():
     proto = graph_of("(float[N] x, float[M] z) => (float y) { y = Add(x, z) }")
     with pytest.raises(Exception, match="ncompatible shapes") as caught:
-        jaxonnx.load(proto)(X, np.float32([1, 2, 3]))
+        jaxonnx.load(proto)(X, f32([1, 2, 3]))
     note = "while running node giving 'y' (Add-14) with 'x': float32[2], 'z': float32[3]"
     assert note in caught.value.__notes__

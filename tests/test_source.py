@@ -2,17 +2,16 @@
 
 import pathlib
 
-import numpy as np
 import onnx
 import onnx_ir
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32
 from onnx import helper, numpy_helper
 
 import jaxonnx
 from jaxonnx.errors import InputError, InvalidModelError
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 
 def proto():
@@ -21,7 +20,7 @@ def proto():
         "g",
         [helper.make_tensor_value_info("x", 1, ["N"])],
         [helper.make_tensor_value_info("y", 1, ["N"])],
-        [numpy_helper.from_array(np.float32([10, 20]), "w")],
+        [numpy_helper.from_array(f32([10, 20]), "w")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
@@ -30,27 +29,27 @@ def proto():
 def test_path(tmp_path, kind):
     path = tmp_path / "a model.onnx"
     onnx.save(proto(), path)
-    assert_close(jaxonnx.load(kind(path))(X), np.float32([9, 22]))
+    assert_close(jaxonnx.load(kind(path))(X), f32([9, 22]))
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_bytes(kind):
-    assert_close(jaxonnx.load(kind(proto().SerializeToString()))(X), np.float32([9, 22]))
+    assert_close(jaxonnx.load(kind(proto().SerializeToString()))(X), f32([9, 22]))
 
 
 def test_proto():
-    assert_close(jaxonnx.load(proto())(X), np.float32([9, 22]))
+    assert_close(jaxonnx.load(proto())(X), f32([9, 22]))
 
 
 def test_onnx_ir():
-    assert_close(jaxonnx.load(onnx_ir.from_proto(proto()))(X), np.float32([9, 22]))
+    assert_close(jaxonnx.load(onnx_ir.from_proto(proto()))(X), f32([9, 22]))
 
 
 def test_onnx_ir_with_external_data(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(proto(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     model = onnx_ir.load(path)
-    assert_close(jaxonnx.load(model)(X), np.float32([9, 22]))
+    assert_close(jaxonnx.load(model)(X), f32([9, 22]))
     stored = model.graph.initializers["w"].const_value
     assert isinstance(stored, onnx_ir.ExternalTensor)  # the caller's model is as it was
 

@@ -1,16 +1,15 @@
 """Graphs inside of nodes: what they see, what they name, what they store."""
 
 import jax
-import numpy as np
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32
 from onnx import parser
 
 import jaxonnx
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.registry import register
 
-X = np.float32([-1, 2])
+X = f32([-1, 2])
 
 
 @register("Call", 1, domain="test.subgraphs")
@@ -37,8 +36,8 @@ def test_outer_values_are_visible():
         "  y = test.subgraphs.Call <body = b () => (float[N] r) { s = Add(t, w) r = Add(s, x) }> ()"
         "}"
     )
-    assert_close(model(X), np.float32([10, 10]))
-    assert_close(jax.grad(lambda m: m(X).sum())(model).params["w"], np.float32([2]))
+    assert_close(model(X), f32([10, 10]))
+    assert_close(jax.grad(lambda m: m(X).sum())(model).params["w"], f32([2]))
 
 
 def test_inputs_and_several_outputs():
@@ -47,7 +46,7 @@ def test_inputs_and_several_outputs():
         "  y, z = test.subgraphs.Call <body = b (float[N] a) => (float[N] p, float[N] a)"
         "    { p = Relu(a) }> (x) }"
     )
-    assert_close(model(X).y, np.float32([0, 2]))
+    assert_close(model(X).y, f32([0, 2]))
     assert_close(model(X).z, X)
 
 
@@ -59,9 +58,9 @@ def test_inner_names_may_be_those_of_the_outside():
         "  t = Abs(x)"
         "  z = test.subgraphs.Call <body = b (float[N] t) => (float[N] z) { z = Neg(t) }> (y) }"
     )
-    assert_close(model(X).y, np.float32([2, -4]))
-    assert_close(model(X).t, np.float32([1, 2]))
-    assert_close(model(X).z, np.float32([-2, 4]))
+    assert_close(model(X).y, f32([2, -4]))
+    assert_close(model(X).t, f32([1, 2]))
+    assert_close(model(X).z, f32([-2, 4]))
 
 
 def test_sorting_counts_what_subgraphs_read():
@@ -70,7 +69,7 @@ def test_sorting_counts_what_subgraphs_read():
         "  y = test.subgraphs.Call <body = b () => (float[N] r) { r = Neg(t) }> ()"
         "  t = Abs(x) }"
     )
-    assert_close(model(X), np.float32([-1, -2]))
+    assert_close(model(X), f32([-1, -2]))
 
 
 def test_nested_and_unsorted():
@@ -108,7 +107,7 @@ def test_output_that_is_an_outer_value_or_a_stored_one():
         "    <float[1] w = {5.0}> { }> () }"
     )
     assert_close(model(X).y, X)
-    assert_close(model(X).z, np.float32([5]))
+    assert_close(model(X).z, f32([5]))
 
 
 def test_subgraph_in_a_function_sees_the_functions_values_and_attributes():

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper, numpy_helper
 
 import jaxonnx
@@ -25,8 +25,8 @@ def constant(**attributes):
 def sparse(values, indices, dims, name="w"):
     """A sparse tensor of float values."""
     return helper.make_sparse_tensor(
-        numpy_helper.from_array(np.float32(values), name),
-        numpy_helper.from_array(np.int64(indices), "indices"),
+        numpy_helper.from_array(f32(values), name),
+        numpy_helper.from_array(i64(indices), "indices"),
         dims,
     )
 
@@ -34,14 +34,14 @@ def sparse(values, indices, dims, name="w"):
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [
-        ({"value": numpy_helper.from_array(np.int64([2**40, -1]))}, np.int64([2**40, -1])),
-        ({"value": numpy_helper.from_array(np.float64(0.1))}, np.float64(0.1)),
-        ({"value_int": 2**40}, np.int64(2**40)),
-        ({"value_ints": [1, 2]}, np.int64([1, 2])),
+        ({"value": numpy_helper.from_array(i64([2**40, -1]))}, i64([2**40, -1])),
+        ({"value": numpy_helper.from_array(np.array(0.1))}, np.float64(0.1)),
+        ({"value_int": 2**40}, i64(2**40)),
+        ({"value_ints": [1, 2]}, i64([1, 2])),
         ({"value_ints": []}, np.zeros(0, np.int64)),
-        ({"value_float": 0.5}, np.float32(0.5)),
-        ({"value_floats": [0.5, 2]}, np.float32([0.5, 2])),
-        ({"sparse_value": sparse([3], [1], [3])}, np.float32([0, 3, 0])),
+        ({"value_float": 0.5}, f32(0.5)),
+        ({"value_floats": [0.5, 2]}, f32([0.5, 2])),
+        ({"sparse_value": sparse([3], [1], [3])}, f32([0, 3, 0])),
     ],
     ids=lambda v: next(iter(v)) if isinstance(v, dict) else None,
 )
@@ -56,18 +56,18 @@ def test_constant_forms(attributes, expected):
 
 def test_two_nameless_constants_are_two_values():
     """[iree#20803] They were keyed by the empty name of their tensors once."""
-    one, two = (numpy_helper.from_array(np.float32(v)) for v in (1, 2))
+    one, two = (numpy_helper.from_array(f32(v)) for v in (1, 2))
     nodes = [
         helper.make_node("Constant", [], ["a"], value=one),
         helper.make_node("Constant", [], ["b"], value=two),
         helper.make_node("Sub", ["a", "b"], ["y"]),
     ]
-    assert_close(jaxonnx.load(model_of(*nodes))(), np.float32(-1))
+    assert_close(jaxonnx.load(model_of(*nodes))(), f32(-1))
 
 
 def test_constant_whose_output_is_not_wanted():
     unwanted = helper.make_node("Constant", [], [""], value_int=1)
-    assert_close(jaxonnx.load(model_of(unwanted, constant(value_int=2)))(), np.int64(2))
+    assert_close(jaxonnx.load(model_of(unwanted, constant(value_int=2)))(), i64(2))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_constant_node_with_bytes_that_are_no_text():
 def test_sparse_initializer(indices, expected):
     proto = model_of(sparse=[sparse([7, 8], indices, [2, 3])], outputs=["w"])
     model = jaxonnx.load(proto)
-    assert_close(model(), np.float32(expected))
+    assert_close(model(), f32(expected))
     assert list(model.params) == ["w"]
 
 
@@ -155,11 +155,11 @@ def test_dense_initializer_of_every_type(dtype, raw):
 def test_empty_and_scalar_initializers():
     stored = [
         numpy_helper.from_array(np.zeros((0, 3), np.float32), "e"),
-        numpy_helper.from_array(np.float32(2), "s"),
+        numpy_helper.from_array(f32(2), "s"),
     ]
     outputs = jaxonnx.load(model_of(stored=stored, outputs=["e", "s"]))()
     assert_close(outputs.e, np.zeros((0, 3), np.float32))
-    assert_close(outputs.s, np.float32(2))
+    assert_close(outputs.s, f32(2))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every ONNX operator as a pure JAX function under its snake_case name."""
 
+from jaxonnx.ops import ml
 from jaxonnx.ops.activation import *
 from jaxonnx.ops.attention import *
 from jaxonnx.ops.casting import *
@@ -22,6 +23,8 @@ from jaxonnx.ops.recurrent import *
 from jaxonnx.ops.reduction import *
 from jaxonnx.ops.resize import *
 from jaxonnx.ops.sampling import *
+from jaxonnx.ops.sequence import *
 from jaxonnx.ops.signal import *
 from jaxonnx.ops.sorting import *
+from jaxonnx.ops.text import *
 from jaxonnx.ops.transcendental import *

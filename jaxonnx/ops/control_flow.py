@@ -1,6 +1,6 @@
 """If, Loop and Scan: a known condition picks a branch, a traced one becomes XLA control flow."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -9,14 +9,20 @@ import numpy as np
 from jax import lax
 
 from jaxonnx.errors import DataDependentShapeError, InvalidModelError, StaticValueError
-from jaxonnx.known import is_known, lift
+from jaxonnx.kinks import forward_only
+from jaxonnx.known import concrete, is_known, lift, same_dim, xp
+from jaxonnx.padded import Padded
 from jaxonnx.registry import register
 
 __all__ = ["if_", "loop", "scan"]
 
 _UNROLLED_TRIPS = 256
+_MASKED_TRIPS = 2**16
 _NO_BOUND = 2**62
 """Exporters write INT64_MAX as the trip count of a loop without one."""
+
+Step = Callable[[Any, Any, Sequence[Any]], tuple[Any, list[Any], list[Any]]]
+"""One run of a loop's body: number, condition and carried values to the next ones and the scans."""
 
 
 @register("If", 1, 11, 13, 16, 19, 21, 23, 24, 25)
@@ -29,7 +35,7 @@ def if_(cond: Any, /, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
     Raises:
         DataDependentShapeError: if ``cond`` is traced and the branches differ in shape or dtype.
     """
-    if is_known(cond):
+    if is_known(cond) or then_branch.concrete:
         return tuple((then_branch if _truth(cond) else else_branch)())
     then, other = (_branch(b) for b in (then_branch, else_branch))
     shapes = [_shapes(name, b) for name, b in (("then", then), ("else", other))]
@@ -49,13 +55,13 @@ def _shapes(name: str, branch: Any) -> Any:
         raise
     except Exception as error:
         raise DataDependentShapeError(
-            f"the {name}_branch of If does not fit its inputs, and the condition is only known when "
-            f"the program runs: {error}"
+            f"the {name}_branch of If does not fit its inputs, and the condition is only known "
+            f"when the program runs: {error}"
         ) from error
 
 
 def _branch(branch: Any) -> Any:
-    return lambda: [_traced(v) for v in branch()]
+    return lambda: _traced(branch())
 
 
 def _traced(value: Any) -> Any:
@@ -64,183 +70,246 @@ def _traced(value: Any) -> Any:
 
 
 def _truth(cond: Any) -> bool:
-    return bool(np.asarray(cond).reshape(()))
+    return bool(concrete(cond).reshape(()))
 
 
 def _same_structure(a: Any, b: Any) -> bool:
     leaves = [jax.tree.leaves(v) for v in (a, b)]
-    same = jax.tree.structure(a) == jax.tree.structure(b)
-    return same and all(
-        x.shape == y.shape and x.dtype == y.dtype for x, y in zip(*leaves, strict=True)
+    return jax.tree.structure(a) == jax.tree.structure(b) and all(
+        x.dtype == y.dtype
+        and len(x.shape) == len(y.shape)
+        and all(map(same_dim, x.shape, y.shape))
+        for x, y in zip(*leaves, strict=True)
     )
 
 
 def _describe(values: Any) -> str:
-    return ", ".join(f"{v.dtype}{list(v.shape)}" for v in jax.tree.leaves(values))
+    return ", ".join(f"{v.dtype}{list(v.shape)}" for v in jax.tree.leaves(values)) or "nothing"
 
 
-@register("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25)
-def loop(m: Any, cond: Any = None, /, *v_initial: Any, body: Any) -> tuple[Any, ...]:
+def _bounded_loop(
+    m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any, size: int
+) -> tuple[Any, ...]:
+    """A loop of at most ``size`` iterations, to which its scan outputs are padded.
+
+    A last output that no node has holds the number of iterations where there is no scan output.
+    """
+    step, limit = _step_of(body, cond, len(v_initial)), _limit(m)
+    if not _probe(v_initial, step)[1]:
+        raise DataDependentShapeError("the carried values of a Loop under a bound change shape")
+    limit = None if limit is None else jnp.reshape(_traced(limit), ())
+    again, last, count, scans = _masked_scan(size, limit, _go(cond), _traced([*v_initial]), step)
+    more = again if limit is None else again & (limit > size)
+    count = count + more.astype(count.dtype)
+    return (*last, *(Padded(s, count, 0) for s in scans or [jnp.zeros((size,), bool)]))
+
+
+@register("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25, bounded=_bounded_loop)
+def loop(
+    m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any
+) -> tuple[Any, ...]:
     """Runs ``body`` up to ``m`` times while its condition holds.
 
     ``body`` takes the iteration number, the condition and the carried values, and gives the next
-    condition, the next carried values and the scan outputs, which are stacked on a new first axis.
-    A scan where the trip count is known and the condition constant, masked where only the count is
-    known; unrolled where a carried value changes shape; else a ``while_loop``, which has no reverse
+    condition, which is ignored where ``cond`` is absent, the next carried values and the scan
+    outputs, which are stacked on a new first axis. A scan where the trip count is known and the
+    condition constant, masked where only the count is known; unrolled where a carried value changes
+    shape or the body needs the iteration number; else a ``while_loop``, which has no reverse
     derivative.
 
     Raises:
         DataDependentShapeError: if the length of a scan output depends on values.
     """
-    trips = None if m is None or (is_known(m) and int(np.asarray(m).reshape(())) > _NO_BOUND) else m
-    go = np.asarray(True) if cond is None else cond
+    step, limit, go = _step_of(body, cond, len(v_initial)), _limit(m), _go(cond)
     if body.concrete:
-        return _run_loop(trips, go, v_initial, body)
-    if is_known(go) and not _truth(go):
-        trips = np.asarray(0)
-    count = int(np.asarray(trips).reshape(())) if is_known(trips) else None
-    if count is not None and count <= 0:
-        return (*v_initial, *_empty_scans(v_initial, body))
-    constant, stable = _probe(v_initial, body)
-    scans = len(body.graph.outputs) - 1 - len(v_initial)
+        return _run_loop(limit, go, v_initial, step, body)
+    count = _number(limit) if is_known(limit) else None
+    if count == 0 or (is_known(go) and not _truth(go)):
+        return (*v_initial, *_empty_scans(body, 1 + len(v_initial), _first(v_initial)))
+    constant, stable = _probe(v_initial, step)
     if not stable:
-        return _unroll(count, v_initial, body)
-    carried = [_traced(v) for v in v_initial]
+        if limit is not None and count is None:
+            raise DataDependentShapeError(
+                "the carried values of a Loop change shape while the number of iterations depends "
+                "on values"
+            )
+        return _unroll(count, go, v_initial, step)
+    carried = _traced([*v_initial])
     if count is not None and constant and is_known(go):
-        return _scan_loop(count, carried, body)
-    if scans:
+        return _scan_loop(count, carried, step)
+    if len(body.graph.outputs) > 1 + len(v_initial):
         raise DataDependentShapeError(
             "the number of iterations of a Loop with scan outputs depends on values"
         )
-    if count is not None and count <= 2**16:
-        return _masked_loop(count, go, carried, body)
-    return _while_loop(trips, go, carried, body)
+    if count is not None and count <= _MASKED_TRIPS:
+        return tuple(_masked_scan(count, None, go, carried, step)[1])
+    return _while_loop(limit, go, carried, step)
 
 
-def _step(number: Any, cond: Any, carried: Sequence[Any], body: Any) -> tuple[Any, Any, Any]:
-    """One run of the body: the next condition, carried values and scan outputs."""
-    again, *rest = body(number, cond, *carried)
-    return again, rest[: len(carried)], rest[len(carried) :]
+def _limit(m: Any) -> Any:
+    """The trip count; None where there is none."""
+    return None if m is None or (is_known(m) and _number(m) > _NO_BOUND) else m
 
 
-def _probe(v_initial: Sequence[Any], body: Any) -> tuple[bool, bool]:
+def _go(cond: Any) -> Any:
+    return np.asarray(True) if cond is None else cond
+
+
+def _number(value: Any) -> int:
+    return max(0, int(concrete(value).reshape(())))
+
+
+def _step_of(body: Any, cond: Any, carried: int) -> Step:
+    def step(number: Any, go: Any, before: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        again, *rest = body(number, go, *before)
+        again = np.asarray(True) if cond is None else again
+        return again, rest[:carried], rest[carried:]
+
+    return step
+
+
+def _first(v_initial: Sequence[Any]) -> list[Any]:
+    """What the body takes in the first iteration."""
+    return [np.asarray(0, np.int64), np.asarray(True), *v_initial]
+
+
+def _probe(v_initial: Sequence[Any], step: Step) -> tuple[bool, bool]:
     """Whether the condition stays true, and whether carried values keep their shapes."""
     found: list[bool] = []
 
     def trace(number: Any, carried: Any) -> Any:
-        again, after, _ = _step(number, np.asarray(True), carried, body)
+        again, after, _ = step(number, np.asarray(True), carried)
         found.append(is_known(again) and _truth(again))
-        return [_traced(v) for v in after]
+        return _traced(after)
 
-    before = [_traced(v) for v in v_initial]
+    before = _traced([*v_initial])
     try:
         after = jax.eval_shape(trace, jnp.asarray(0, np.int64), before)
-    except DataDependentShapeError:
-        raise
-    except StaticValueError:
+    except StaticValueError:  # perhaps known once the iteration number and the carried values are
         return False, False
     return found[-1], _same_structure(jax.eval_shape(lambda: before), after)
 
 
-def _empty_scans(v_initial: Sequence[Any], body: Any) -> list[Any]:
-    """Scan outputs of no iterations: what the body would give, of length 0."""
+def _empty_scans(body: Any, skipped: int, inputs: Sequence[Any]) -> list[Any]:
+    """Scan outputs of no iterations: length 0 of what the body would give after the first outputs.
 
-    def trace(carried: Any) -> Any:
-        return [
-            _traced(v)
-            for v in _step(np.asarray(0, np.int64), np.asarray(True), carried, body)[2]
-        ]
+    Where that depends on values it is what the body declares, with 0 for sizes that it leaves open.
+    """
+    try:
+        shapes = jax.eval_shape(lambda: _traced(body.traced(*inputs)[skipped:]))
+        return [jnp.zeros((0, *s.shape), s.dtype) for s in shapes]
+    except StaticValueError:
+        specs = body.graph.specs[skipped:]
+        if any(s.dtype is None or s.shape is None for s in specs):
+            raise
+    dims = [[d if isinstance(d, int) else 0 for d in s.shape] for s in specs]
+    return [np.zeros((0, *d), s.dtype) for d, s in zip(dims, specs, strict=True)]
 
-    shapes = jax.eval_shape(trace, [_traced(v) for v in v_initial])
-    return [np.zeros((0, *s.shape), s.dtype) for s in shapes]
 
-
-def _unroll(count: int | None, v_initial: Sequence[Any], body: Any) -> tuple[Any, ...]:
+def _unroll(count: int | None, go: Any, v_initial: Sequence[Any], step: Step) -> tuple[Any, ...]:
     """The body once per iteration, with the iteration number known."""
-    carried, scans, again = [*v_initial], [], np.asarray(True)
-    for number in range(_UNROLLED_TRIPS + 1):
-        if (count is not None and number >= count) or not _known_truth(again):
-            break
+    carried, scans, again, number = [*v_initial], [], go, 0
+    while (count is None or number < count) and _known_truth(again):
         if number == _UNROLLED_TRIPS:
             raise DataDependentShapeError(
-                f"a Loop whose carried values change shape has more than {_UNROLLED_TRIPS} iterations"
+                f"a Loop that has to be unrolled has more than {_UNROLLED_TRIPS} iterations"
             )
-        again, carried, scan = _step(np.asarray(number, np.int64), np.asarray(True), carried, body)
-        scans.append([_traced(v) for v in scan])
-    stacked = [jnp.stack(s) for s in zip(*scans, strict=True)]
-    return (*carried, *stacked)
+        again, carried, scan = step(np.asarray(number, np.int64), np.asarray(True), carried)
+        scans.append(scan)
+        number += 1
+    return (*carried, *map(_stack, zip(*scans, strict=True)))
 
 
 def _known_truth(again: Any) -> bool:
     if not is_known(again):
         raise DataDependentShapeError(
-            "the carried values of a Loop change shape while its condition depends on values"
+            "a Loop has to be unrolled, but its condition depends on values"
         )
     return _truth(again)
 
 
-def _scan_loop(count: int, carried: list[Any], body: Any) -> tuple[Any, ...]:
-    def step(state: Any, number: Any) -> Any:
-        _, after, scan = _step(number, np.asarray(True), state, body)
-        return [_traced(v) for v in after], [_traced(v) for v in scan]
+def _stack(values: Sequence[Any]) -> Any:
+    """The scan outputs of all iterations as one array."""
+    module = xp(*values)
+    return module.stack(values if module is np else _traced(values))
 
-    last, scans = lax.scan(step, carried, jnp.arange(count, dtype=np.int64))
+
+def _scan_loop(count: int, carried: list[Any], step: Step) -> tuple[Any, ...]:
+    def advance(before: Any, number: Any) -> Any:
+        _, after, scan = step(number, np.asarray(True), before)
+        return _traced(after), _traced(scan)
+
+    last, scans = lax.scan(advance, carried, jnp.arange(count, dtype=np.int64))
     return (*last, *scans)
 
 
-def _masked_loop(count: int, go: Any, carried: list[Any], body: Any) -> tuple[Any, ...]:
-    """A scan whose body runs under ``lax.cond``: after the end it must not compute at all."""
+def _masked_scan(
+    size: int, limit: Any, go: Any, carried: list[Any], step: Step
+) -> tuple[Any, list[Any], Any, list[Any]]:
+    """A scan whose body runs under ``lax.cond``: after the end it must not compute at all.
+
+    Returns the last condition, the carried values, the number of iterations and the scan outputs,
+    padded with -1 where they are signed integers and 0 elsewhere.
+    """
 
     def advance(state: Any, number: Any) -> Any:
-        again, after, _ = _step(number, jnp.asarray(True), state[1], body)
-        return jnp.reshape(_traced(again), ()), [_traced(v) for v in after]
+        again, after, scan = step(number, jnp.asarray(True), state[1])
+        return (_scalar(again), _traced(after), state[2] + 1), _traced(scan)
 
-    def step(state: Any, number: Any) -> Any:
-        return lax.cond(state[0], lambda s: advance(s, number), lambda s: s, state), None
+    def skip(state: Any, number: Any) -> Any:
+        del number
+        fill = [-1 if jnp.issubdtype(s.dtype, jnp.signedinteger) else 0 for s in shapes]
+        return state, [jnp.full(s.shape, f, s.dtype) for s, f in zip(shapes, fill, strict=True)]
 
-    start = (jnp.reshape(_traced(go), ()), carried)
-    (_, last), _ = lax.scan(step, start, jnp.arange(count, dtype=np.int64))
-    return tuple(last)
+    def iterate(state: Any, number: Any) -> Any:
+        proceed = state[0] if limit is None else state[0] & (number < limit)
+        return lax.cond(proceed, advance, skip, state, number)
+
+    start = (_scalar(go), carried, jnp.asarray(0, np.int64))
+    numbers = jnp.arange(size, dtype=np.int64)
+    shapes = jax.eval_shape(advance, start, jnp.asarray(0, np.int64))[1]
+    (again, last, count), scans = lax.scan(iterate, start, numbers)
+    return again, last, count, scans
 
 
-def _while_loop(trips: Any, go: Any, carried: list[Any], body: Any) -> tuple[Any, ...]:
-    limit = None if trips is None else jnp.reshape(_traced(trips), ())
+def _scalar(value: Any) -> Any:
+    return jnp.reshape(_traced(value), ())
+
+
+def _while_loop(limit: Any, go: Any, carried: list[Any], step: Step) -> tuple[Any, ...]:
+    limit = None if limit is None else _scalar(limit)
 
     def proceed(state: Any) -> Any:
         number, again, _ = state
         return again if limit is None else again & (number < limit)
 
-    def step(state: Any) -> Any:
+    def advance(state: Any) -> Any:
         number, _, before = state
-        again, after, _ = _step(number, jnp.asarray(True), before, body)
-        return number + 1, jnp.reshape(_traced(again), ()), [_traced(v) for v in after]
+        again, after, _ = step(number, jnp.asarray(True), before)
+        return number + 1, _scalar(again), _traced(after)
 
-    start = (jnp.asarray(0, np.int64), jnp.reshape(_traced(go), ()), carried)
-    return tuple(lax.while_loop(proceed, step, start)[2])
+    start = (jnp.asarray(0, np.int64), _scalar(go), carried)
+    last = lax.while_loop(proceed, advance, start)[2]
+    message = (
+        "a Loop whose number of iterations depends on values has no reverse derivative; declare the "
+        "most that there can be with load(..., bounds={name: n})"
+    )
+    return tuple(jax.tree.map(lambda v: forward_only(v, message), last))
 
 
-def _run_loop(trips: Any, go: Any, v_initial: Sequence[Any], body: Any) -> tuple[Any, ...]:
+def _run_loop(
+    limit: Any, go: Any, v_initial: Sequence[Any], step: Step, body: Any
+) -> tuple[Any, ...]:
     """A loop outside of any trace, one run of the body after another."""
-    limit = np.inf if trips is None else int(np.asarray(trips).reshape(()))
+    most = np.inf if limit is None else _number(limit)
     number, again, carried, scans = 0, _truth(go), [*v_initial], []
-    while again and number < limit:
-        cond, carried, scan = _step(np.asarray(number, np.int64), np.asarray(True), carried, body)
+    while again and number < most:
+        cond, carried, scan = step(np.asarray(number, np.int64), np.asarray(True), carried)
         again, number = _truth(cond), number + 1
         scans.append(scan)
     if not scans:
-        return (*carried, *_empty_scans_or_flat(v_initial, body))
-    return (*carried, *(_stack(s) for s in zip(*scans, strict=True)))
-
-
-def _stack(values: Sequence[Any]) -> Any:
-    module = jnp if any(isinstance(v, jax.Array) for v in values) else np
-    return module.stack(values)
-
-
-def _empty_scans_or_flat(v_initial: Sequence[Any], body: Any) -> list[Any]:
-    """Scan outputs of no iterations; 1-d where the body's shapes depend on values."""
-    count = len(body.graph.outputs) - 1 - len(v_initial)
-    return [np.zeros((0,), np.float32)] * count if count and not body.concrete else []
+        return (*carried, *_empty_scans(body, 1 + len(carried), _first(carried)))
+    return (*carried, *map(_stack, zip(*scans, strict=True)))
 
 
 @register("Scan", 9, 11, 16, 19, 21, 23, 24, 25)
@@ -262,23 +331,104 @@ def scan(
         InvalidModelError: if the scan inputs differ in length.
     """
     states = len(initial_state_and_scan_inputs) - num_scan_inputs
-    state = [_traced(v) for v in initial_state_and_scan_inputs[:states]]
+    state = [*initial_state_and_scan_inputs[:states]]
     axes = scan_input_axes or (0,) * num_scan_inputs
-    backward = scan_input_directions or (0,) * num_scan_inputs
-    values = [_traced(v) for v in initial_state_and_scan_inputs[states:]]
-    slices = [jnp.moveaxis(v, a, 0) for v, a in zip(values, axes, strict=True)]
-    if len({s.shape[0] for s in slices}) > 1:
+    values = initial_state_and_scan_inputs[states:]
+    values = values if body.concrete else _traced(values)
+    slices = [xp(v).moveaxis(v, a, 0) for v, a in zip(values, axes, strict=True)]
+    if not all(same_dim(s.shape[0], slices[0].shape[0]) for s in slices):
         raise InvalidModelError(
             f"the scan inputs have different lengths {[s.shape[0] for s in slices]}"
         )
-    slices = [s[::-1] if b else s for s, b in zip(slices, backward, strict=True)]
-
-    def step(carried: Any, xs: Any) -> Any:
-        outputs = [_traced(v) for v in body(*carried, *xs)]
-        return outputs[:states], outputs[states:]
-
-    last, stacked = lax.scan(step, state, slices)
+    slices = _directed(slices, scan_input_directions)
+    last, stacked = (_run_scan if body.concrete else _scan)(state, slices, body)
     out_axes = scan_output_axes or (0,) * len(stacked)
-    out_backward = scan_output_directions or (0,) * len(stacked)
-    stacked = [s[::-1] if b else s for s, b in zip(stacked, out_backward, strict=True)]
-    return (*last, *(jnp.moveaxis(s, 0, a) for s, a in zip(stacked, out_axes, strict=True)))
+    stacked = _directed(stacked, scan_output_directions)
+    moved = (xp(s).moveaxis(s, 0, a) for s, a in zip(stacked, out_axes, strict=True))
+    return (*last, *moved)
+
+
+def _directed(values: Sequence[Any], directions: Sequence[int] | None) -> list[Any]:
+    """The values with the first axis reversed where a direction is 1."""
+    directions = directions or (0,) * len(values)
+    return [v[::-1] if d else v for v, d in zip(values, directions, strict=True)]
+
+
+def _scan(state: Sequence[Any], slices: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
+    def step(carried: Any, xs: Any) -> Any:
+        outputs = _traced(body(*carried, *xs))
+        return outputs[: len(carried)], outputs[len(carried) :]
+
+    return lax.scan(step, _traced([*state]), [*slices])
+
+
+def _run_scan(
+    state: Sequence[Any], slices: Sequence[Any], body: Any
+) -> tuple[list[Any], list[Any]]:
+    """A scan outside of any trace, one run of the body after another."""
+    carried, rows = [*state], []
+    for k in range(slices[0].shape[0]):
+        outputs = body(*carried, *(s[k : k + 1].reshape(s.shape[1:]) for s in slices))
+        carried = outputs[: len(carried)]
+        rows.append(outputs[len(carried) :])
+    if rows:
+        return carried, [_stack(r) for r in zip(*rows, strict=True)]
+    blank = [np.zeros(s.shape[1:], s.dtype) for s in slices]
+    return carried, _empty_scans(body, len(carried), [*carried, *blank])
+
+
+@register("Scan", 8)
+def scan_8(
+    sequence_lens: Any,
+    /,
+    *initial_state_and_scan_inputs: Any,
+    body: Any,
+    num_scan_inputs: int,
+    directions: Sequence[int] | None = None,
+) -> tuple[Any, ...]:
+    """A scan along axis 1 of every scan input, apart for each element of a batch on axis 0.
+
+    Beyond an element's ``sequence_lens`` its state stays as it is, and the scan outputs are 0. A
+    direction of 1 goes backward from the last slice within that length.
+    """
+    values = initial_state_and_scan_inputs
+    states, (batch, length) = len(values) - num_scan_inputs, np.shape(values[-1])[:2]
+    lens = np.full((batch,), length, np.int64) if sequence_lens is None else sequence_lens
+    flags = directions or (0,) * num_scan_inputs
+    if body.concrete:
+        counts = concrete(lens)
+        rows = [_run_sequence([v[k] for v in values], counts[k], flags, body) for k in range(batch)]
+        return tuple(map(_stack, zip(*rows, strict=True)))
+
+    def sequence(count: Any, *args: Any) -> tuple[Any, ...]:
+        def step(carried: Any, number: Any) -> Any:
+            # Beyond the end the body runs on the last slice again, so that it stays differentiable.
+            places = [jnp.clip(count - 1 - number if f else number, 0, count - 1) for f in flags]
+            slices = [
+                jnp.take(v, p.astype(np.int32), axis=0, mode="clip")
+                for v, p in zip(args[states:], places, strict=True)
+            ]
+            outputs = _traced(body(*carried, *slices))
+            before = [*carried, *map(jnp.zeros_like, outputs[states:])]
+            kept = [jnp.where(number < count, o, b) for o, b in zip(outputs, before, strict=True)]
+            return kept[:states], kept[states:]
+
+        numbers = jnp.arange(length, dtype=np.int64)
+        last, stacked = lax.scan(step, [*args[:states]], numbers)
+        return (*last, *stacked)
+
+    return jax.vmap(sequence)(_traced(lens), *_traced(values))
+
+
+def _run_sequence(values: Sequence[Any], count: int, flags: Sequence[int], body: Any) -> list[Any]:
+    """One element of the batch outside of any trace."""
+    states, length = len(values) - len(flags), values[-1].shape[0]
+    slices = _directed([v[:count] for v in values[states:]], flags)
+    last, stacked = _run_scan(values[:states], slices, body)
+    return [*last, *(_padded(s, length) for s in stacked)]
+
+
+def _padded(value: Any, length: int) -> Any:
+    """A scan output with zeros, or empty strings, up to ``length``."""
+    rest = np.zeros((length - value.shape[0], *value.shape[1:]), value.dtype)
+    return xp(value).concatenate([value, rest])

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -15,7 +16,7 @@ from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
 from jaxonnx.ops._windows import Windows, place, split
 from jaxonnx.registry import register
 
-__all__ = ["col2im", "conv", "conv_transpose", "deform_conv"]
+__all__ = ["causal_conv_with_state", "col2im", "conv", "conv_transpose", "deform_conv"]
 
 
 @register("Conv", 1, 11, 22)
@@ -155,6 +156,36 @@ def _check_weight(x: Array, w: Array, kernel_shape: Sequence[int] | None, *, cha
         raise InvalidModelError(f"kernel_shape is {tuple(kernel_shape)}, expected {w.shape[2:]}")
     if not same_dim(x.shape[1], channels):
         raise InvalidModelError(f"X has {x.shape[1]} channels, expected {channels} for W {w.shape}")
+
+
+@register("CausalConvWithState", 27)
+def causal_conv_with_state(
+    input: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
+    past_state: ArrayLike | None = None,
+    /,
+    *,
+    activation: str = "none",
+) -> tuple[Array, Array]:
+    """Depthwise convolution of (N, C, L) with (C, 1, k) that looks at no later position.
+
+    ``past_state`` (N, C, k - 1) or zeros come before the input; the second output is the state
+    after it. ``activation`` is ``none``, or ``silu`` or ``swish``: ``y * sigmoid(y)``.
+
+    Raises:
+        InvalidModelError: if shapes do not fit, or the activation is unknown.
+    """
+    input, weight = jnp.asarray(input), jnp.asarray(weight)
+    if activation not in ("none", "silu", "swish"):
+        raise InvalidModelError(f"activation is {activation!r}, expected none, silu or swish")
+    channels, before = weight.shape[0], (*input.shape[:2], weight.shape[-1] - 1)
+    past = jnp.zeros(before, input.dtype) if past_state is None else jnp.asarray(past_state)
+    if past.ndim != input.ndim or not all(map(same_dim, past.shape, before)):
+        raise InvalidModelError(f"past_state has shape {past.shape}, expected {before}")
+    whole = jnp.concatenate([past, input], axis=2)
+    y = conv(whole, weight, bias, group=channels)
+    return (y if activation == "none" else jax.nn.silu(y)), whole[:, :, input.shape[2] :]
 
 
 @register("Col2Im", 18, static=["image_shape", "block_shape"])

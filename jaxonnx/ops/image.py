@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import shape_is_symbolic
+from jaxonnx.ops._indices import as_array
 from jaxonnx.registry import register
 
 __all__ = ["depth_to_space", "space_to_depth"]
@@ -34,11 +34,11 @@ def depth_to_space(input: ArrayLike, /, *, blocksize: int, mode: str = "DCR") ->
 
     In the channels the position in a block varies slower than ``c`` (DCR) or faster (CRD).
     """
-    input, order, s = jnp.asarray(input), _order(mode), blocksize
-    n, depth, h, w = input.shape
+    pixels, order, s = as_array(input), _order(mode), blocksize
+    n, depth, h, w = pixels.shape
     c = _divide("depth", depth, s * s)
     split = (n, s, s, c, h, w) if mode == "DCR" else (n, c, s, s, h, w)
-    return input.reshape(split).transpose(order).reshape(n, c, h * s, w * s)
+    return pixels.reshape(split).transpose(order).reshape(n, c, h * s, w * s)
 
 
 @register("DepthToSpace", 1)
@@ -50,11 +50,11 @@ def depth_to_space_1(input: ArrayLike, /, *, blocksize: int) -> Array:
 @register("SpaceToDepth", 28)
 def space_to_depth(input: ArrayLike, /, *, blocksize: int, mode: str = "DCR") -> Array:
     """``[n, c, h * s, w * s]`` as ``[n, s * s * c, h, w]``: the inverse of DepthToSpace."""
-    input, order, s = jnp.asarray(input), _order(mode), blocksize
-    n, c, height, width = input.shape
+    pixels, order, s = as_array(input), _order(mode), blocksize
+    n, c, height, width = pixels.shape
     h, w = _divide("height", height, s), _divide("width", width, s)
     inverse = [order.index(axis) for axis in range(len(order))]
-    blocks = input.reshape(n, c, h, s, w, s).transpose(inverse)
+    blocks = pixels.reshape(n, c, h, s, w, s).transpose(inverse)
     return blocks.reshape(n, s * s * c, h, w)
 
 

@@ -50,7 +50,7 @@ def gather(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) -> Array:
     """
     size = np.shape(data)[axis]
     if _all_known(data, indices):
-        return np.take(as_array(data), _checked(as_array(indices), size), axis)  # pyright: ignore[reportReturnType]
+        return as_array(data).take(_checked(as_array(indices), size), axis)
     return jnp.take(_traced(data), clamp(_traced(indices), size), axis=axis, mode="clip")
 
 
@@ -66,7 +66,8 @@ def gather_elements(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) ->
             source = source[(slice(None),) * other + (slice(size),)]
     size = source.shape[axis]
     if _all_known(data, indices):
-        return np.take_along_axis(source, _checked(as_array(indices), size), axis)  # pyright: ignore[reportReturnType]
+        known: Any = np.take_along_axis(source, _checked(as_array(indices), size), axis)
+        return known
     places = clamp(_traced(indices), size)
     return jnp.take_along_axis(_traced(source), places, axis, mode="clip")
 

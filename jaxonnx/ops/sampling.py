@@ -1,7 +1,7 @@
 """Sampling images at computed places."""
 
+import functools
 import itertools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -60,9 +60,9 @@ def grid_sample(
     total = jnp.zeros((*shape, data.shape[1]), work)
     for corner in itertools.product(*taps):
         places, masks, weights = zip(*corner, strict=True)
-        pixels = data.at[(batch, slice(None), *places)].get(mode="promise_in_bounds").astype(work)
-        visible = math.prod(masks[1:], start=masks[0])[..., None]
-        weight = math.prod(weights[1:], start=weights[0]).astype(work)[..., None]
+        pixels = data[(batch, slice(None), *places)].astype(work)
+        visible = functools.reduce(jnp.logical_and, masks)[..., None]
+        weight = functools.reduce(jnp.multiply, weights).astype(work)[..., None]
         total += jnp.where(visible, pixels * weight, 0)
     return jnp.moveaxis(total, -1, 1).astype(data.dtype)
 

@@ -87,7 +87,7 @@ def sequence_length(input_sequence: Sequence[Any], /) -> np.ndarray:
     return np.array(len(input_sequence), np.int64)
 
 
-@register("SplitToSequence", 11, 24, static=["split"], symbolic=True)
+@register("SplitToSequence", 11, 24, static=["split_"], symbolic=True)
 def split_to_sequence(
     input: ArrayLike, split_: ArrayLike | None = None, /, *, axis: int = 0, keepdims: int = 1
 ) -> list[Array]:

@@ -24,9 +24,10 @@ def fold_constants(
     """
     tracing = Tracing(limit=float("inf"))
     known = {n: a for n, a in graph.given.items() if n not in overridable}
+    shaped = {n: a for n, a in params.items() if n not in overridable}
     folded, kept = {}, []
     for node in graph.nodes:
-        values = {**known, **params} if node.op_type in _SHAPE_ONLY else known
+        values = {**known, **shaped} if node.op_type in _SHAPE_ONLY else known
         if not _constant(node, values):
             kept.append(node)
             continue

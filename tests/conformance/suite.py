@@ -95,7 +95,8 @@ def _collect() -> Iterator[Case]:
 
     operators: dict[str, str] = {}
     for kind in KINDS:
-        for test in sorted(load_model_tests(kind=kind), key=lambda t: t.name):
+        tests: list[Any] = sorted(load_model_tests(kind=kind), key=lambda t: t.name)
+        for test in tests:
             model, data_sets = test.model, test.data_sets
             if kind == "node":
                 base = _EXPANDED.sub("", test.name)  # the plain test is sorted before

@@ -225,6 +225,33 @@ def test_conv_transpose_symbolic_with_output_shape():
     helpers.assert_close(exported.call(X), f(X))
 
 
+@pytest.mark.parametrize("activation", ["none", "silu", "swish"])
+def test_causal_conv_with_state(activation):
+    options = {"opset": 27, "outputs": 2, "activation": activation}
+    expected = line(1, 12, 123, 230)  # the last weight meets the present
+    if activation != "none":
+        expected = expected / (1 + np.exp(-expected))
+    whole = line(1, 2, 3, 0), line(100, 10, 1)
+    y, state = helpers.run_node("CausalConvWithState", [*whole], **options)
+    helpers.assert_close(y, expected)
+    helpers.assert_close(state, line(3, 0))
+    inputs = line(0), whole[1], None, line(2, 3)  # shorter than the state
+    y, state = helpers.run_node("CausalConvWithState", inputs, **options)
+    helpers.assert_close(y, expected[..., -1:])
+    helpers.assert_close(state, line(3, 0))
+
+
+def test_causal_conv_with_state_derivatives_and_errors():
+    rng = np.random.default_rng(3)
+    x, w, b, past = (rng.standard_normal(s) for s in ((1, 2, 3), (2, 1, 2), (2,), (1, 2, 1)))
+    f = lambda *args: ops.causal_conv_with_state(*args, activation="silu")  # noqa: E731
+    helpers.check_gradients(jax.jit(f), x, w, b, past)
+    with pytest.raises(InvalidModelError, match=r"past_state has shape \(1, 2, 3\), expected \(1"):
+        f(f32(x), f32(w), None, f32(x))
+    with pytest.raises(InvalidModelError, match="activation is 'relu', expected none, silu or sw"):
+        ops.causal_conv_with_state(f32(x), f32(w), activation="relu")
+
+
 def col2im(columns, image, block, **attributes):
     return ops.col2im(columns, np.array(image), np.array(block), **attributes)
 

@@ -1,0 +1,4 @@
+"""The operators of ONNX's domain ``ai.onnx.ml`` under their snake_case names."""
+
+from jaxonnx.ops.ml.labels import *
+from jaxonnx.ops.ml.maps import *
