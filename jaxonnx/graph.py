@@ -83,16 +83,33 @@ def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
 
 def spec_of(info: onnx.ValueInfoProto) -> Spec:
     """What a ``ValueInfoProto`` declares; sizes of 0 and -1 in it mean unknown."""
-    tensor = info.type.tensor_type
-    if info.type.WhichOneof("value") != "tensor_type":
-        return Spec(info.name, None, None)
+    kinds, inner = _held(info.type)
+    tensor = inner.tensor_type
+    if inner.WhichOneof("value") != "tensor_type":
+        return Spec(info.name, None, None, kinds)
     if not tensor.HasField("shape"):
-        return Spec(info.name, dtype_of(tensor.elem_type), None)
+        return Spec(info.name, dtype_of(tensor.elem_type), None, kinds)
     shape = tuple(
         d.dim_param or None if d.HasField("dim_param") else d.dim_value if d.dim_value > 0 else None
         for d in tensor.shape.dim
     )
-    return Spec(info.name, dtype_of(tensor.elem_type), shape)
+    return Spec(info.name, dtype_of(tensor.elem_type), shape, kinds)
+
+
+def _held(kind: onnx.TypeProto) -> tuple[tuple[str, ...], onnx.TypeProto]:
+    """What holds the tensors of a type, from the outside in, and the type of the tensors."""
+    match kind.WhichOneof("value"):
+        case "optional_type":
+            name, inner = "optional", kind.optional_type.elem_type
+        case "sequence_type":
+            name, inner = "seq", kind.sequence_type.elem_type
+        case "map_type":
+            text = kind.map_type.key_type == onnx.TensorProto.STRING
+            name, inner = f"map({'string' if text else 'int64'})", kind.map_type.value_type
+        case _:
+            return (), kind
+    kinds, tensor = _held(inner)
+    return (name, *kinds), tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +183,8 @@ class _Reader:
         if frame.path:  # IR version 3 lists a subgraph's initializers as inputs that nothing feeds
             names = [n for n in names if n not in stored]
         inputs = tuple(scope[n] for n in names)
-        return Graph(inputs, outputs, nodes, initializers, frame.constants)
+        specs = tuple(map(spec_of, proto.output)) if frame.path else ()
+        return Graph(inputs, outputs, nodes, initializers, frame.constants, specs)
 
     def initializers(self, graph: onnx.GraphProto) -> Iterable[tuple[str, np.ndarray]]:
         """Dense and sparse initializers by name."""

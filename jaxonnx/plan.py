@@ -15,19 +15,40 @@ class Spec:
 
     Attributes:
         name: the ONNX name.
-        dtype: the element type; None where it is undeclared or no tensor.
+        dtype: the element type of the tensor, or of those that it holds; None where undeclared.
         shape: sizes, names of symbolic dimensions, None where unknown; None without a rank.
+        kinds: what holds the tensors, from the outside in: ``"optional"``, ``"seq"``,
+            ``"map(string)"`` or ``"map(int64)"``; none for a tensor itself.
     """
 
     name: str
     dtype: np.dtype | None
     shape: tuple[int | str | None, ...] | None
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def inner(self) -> "Spec":
+        """What is declared of the elements."""
+        return dataclasses.replace(self, kinds=self.kinds[1:])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is strings, or holds them, or is a map."""
+        maps = any(k.startswith("map") for k in self.kinds)
+        return maps or (self.dtype is not None and self.dtype.kind == "T")
 
     def __str__(self) -> str:
-        dtype = "any" if self.dtype is None else self.dtype.name
-        if self.shape is None:
-            return f"{dtype}[...]"
-        return f"{dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        dtype = "any" if self.dtype is None else _name(self.dtype)
+        text = f"{dtype}[...]"
+        if self.shape is not None:
+            text = f"{dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        for kind in reversed(self.kinds):
+            text = f"{kind[:-1]}, {text})" if kind.endswith(")") else f"{kind}({text})"
+        return text
+
+
+def _name(dtype: np.dtype) -> str:
+    return "string" if dtype.kind == "T" else dtype.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +115,7 @@ class Graph:
         nodes: in execution order.
         initializers: stored values, as far as they are not parameters of the model.
         constants: values of ``Constant`` nodes and of nodes evaluated while loading.
+        specs: what is declared of the outputs of a subgraph; empty for others.
     """
 
     inputs: tuple[str, ...]
@@ -101,6 +123,7 @@ class Graph:
     nodes: tuple[Node, ...]
     initializers: Mapping[str, np.ndarray]
     constants: Mapping[str, np.ndarray]
+    specs: tuple[Spec, ...] = ()
 
     @property
     def given(self) -> Mapping[str, np.ndarray]:

@@ -164,7 +164,8 @@ def check_node(node: Node) -> None:
         ("inputs", node.inputs, schema.inputs, schema.min_input, schema.max_input),
         ("outputs", node.outputs, schema.outputs, schema.min_output, schema.max_output),
     ):
-        least = min(least, _least(side, len(given)))
+        if all(map(_may_be_absent, [*side][len(given) :])):
+            least = min(least, len(given))
         if not least <= len(given) <= most:
             many = f"{least} to {most}" if most < _UNBOUNDED else f"at least {least}"
             wanted = f"{least}" if least == most else many
@@ -176,10 +177,8 @@ def check_node(node: Node) -> None:
             raise InvalidModelError(f"{node.label}: the required input {formal.name} is absent")
 
 
-def _least(formals: Sequence[Any], given: int) -> int:
-    """How many are needed where ``given`` are given: trailing optional ones may be left out."""
-    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
-    return given if all(p.option == optional or not p.min_arity for p in formals[given:]) else given + 1
+def _may_be_absent(formal: Any) -> bool:
+    return formal.option.name == "Optional" or formal.min_arity == 0
 
 
 def _check_attributes(node: Node) -> None:

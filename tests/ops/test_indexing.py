@@ -194,7 +194,8 @@ def test_large_integers_are_exact_in_every_mode():
     model = jaxonnx.load(make("GatherND", inputs, opset=13))
     expected = ints([[2, -big], [big, 1]])
     assert_close(model(*inputs), expected)
-    assert_close(np.asarray(jax.jit(model)(*inputs)), expected)
+    jitted = jax.jit(lambda i: model(x, i))(np.array([[-1], [0]], np.int32))
+    assert_close(np.asarray(jitted), expected)
     inputs = [x, ints([[0, 0], [1, 1]]), ints([[1, 2], [3, 4]])]
     (y,) = run_node("ScatterElements", inputs, opset=18, reduction="add", axis=1)
     assert_close(y, ints([[big + 3, 1], [2, -big + 7]]))
@@ -210,25 +211,31 @@ def test_derivative_through_a_model_under_vmap_and_grad():
 
 
 def test_gradients():
-    x = np.arange(1.0, 7.0).reshape(3, 2)
-    index = ints([[0, 1], [2, 1]])
-    check_gradients(lambda v: ops.gather(v, index, axis=1 - 1), x)
-    check_gradients(lambda v: ops.gather_elements(v, index), x)
-    check_gradients(lambda v: ops.gather_nd(v, ints([[0], [1], [-1]]), batch_dims=1), x)
-    u = np.array([[2.5, 0.5], [-1.5, 3.25]])
-    for reduction in ("none", "add", "mul", "min", "max"):
-        check_gradients(
-            lambda v, w, r=reduction: ops.scatter_elements(v, index, w, reduction=r), x, u
-        )
+    index, repeated = ints([[0, 1], [2, 1]]), ints([0, 0, 0, 2])
 
+    @jax.jit
+    def outputs(x, u):
+        x, u = x * x, u * u
+        scattered = [
+            ops.scatter_elements(x, index, u[:2], reduction=r)
+            for r in ("none", "add", "mul", "min", "max")
+        ]
+        accumulated = [
+            ops.scatter_elements(x[:, 0], repeated, u.reshape(-1)[:4], reduction=r)
+            for r in ("add", "mul", "min", "max")
+        ]
+        taken = [
+            ops.gather(x, index),
+            ops.gather_elements(x, index),
+            ops.gather_nd(x, ints([[0], [1], [-1]]), batch_dims=1),
+            ops.reverse_sequence(x, ints([3, 2])),
+            ops.tensor_scatter(x[None], u[None, :2], ints([2]), mode="circular"),
+        ]
+        return scattered, accumulated, taken
 
-def test_gradients_where_indices_repeat():
-    x, index = np.array([1.5, -2.0, 3.0]), ints([0, 0, 0, 2])
-    u = np.array([0.5, 4.0, -1.25, 2.0])
-    for reduction in ("add", "mul", "min", "max"):
-        check_gradients(
-            lambda v, w, r=reduction: ops.scatter_elements(v, index, w, reduction=r), x, u
-        )
+    x = np.array([[1.5, 2.0], [-3.0, 0.5], [1.0, -2.25]])
+    u = np.array([[2.5, 0.75], [-1.75, 3.25], [0.25, 1.0]])
+    check_gradients(outputs, x, u)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +291,6 @@ def test_tensor_scatter_against_the_text():
     assert_close(reference(model, past, update, starts)[0], expected)
     (y,) = run_node("TensorScatter", [past[:, 0], update[:, 0], None], opset=24, axis=1)
     assert_close(y, np.concatenate([update[:, 0], past[:, 0, 2:]], 1))
-    check_gradients(lambda p, u: ops.tensor_scatter(p, u, starts, mode="circular"), past, update)
     with pytest.raises(InvalidModelError, match="mode 'ring', expected linear or circular"):
         ops.tensor_scatter(past, update, mode="ring")
 
@@ -305,7 +311,6 @@ def test_reverse_sequence(opset):
     (y,) = run_node("ReverseSequence", [SQUARE[:, :, None], ints([0, 2, 1, 4])], **options)
     expected = [[0, 1, 2, 3], [5, 4, 6, 7], [8, 9, 10, 11], [15, 14, 13, 12]]
     assert_close(y[:, :, 0], floats(expected))
-    check_gradients(lambda x: ops.reverse_sequence(x, ints([4, 3, 2, 1])), SQUARE)
     with pytest.raises(InvalidModelError, match="expected 0 and 1 or 1 and 0"):
         ops.reverse_sequence(SQUARE, ints([1, 1, 1, 1]), time_axis=1)
 
@@ -315,8 +320,8 @@ def test_symbolic_shapes():
         b, n, k = export.symbolic_shape("b, n, k")
 
         def run(function, *shapes):
-            sizes: dict[Any, int] = {b: 3, n: 2, k: 2}
-            values = [np.ones(tuple(sizes.get(d, d) for d in s), t) for s, t in shapes]
+            sizes: Any = {b: 3, n: 2, k: 2}
+            values = [np.ones([sizes.get(d, d) for d in s], t) for s, t in shapes]
             specs = [jax.ShapeDtypeStruct(s, t) for s, t in shapes]
             exported = export.export(jax.jit(function))(*specs)
             assert_close(exported.call(*values), function(*values))

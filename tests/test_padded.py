@@ -1,0 +1,197 @@
+"""Bounds and buckets: padded arrays that never let padding reach a real element."""
+
+import jax
+import numpy as np
+import onnx
+import pytest
+from helpers import assert_close
+from jax.experimental import checkify
+from onnx import TensorProto, helper
+
+import jaxonnx
+from jaxonnx.errors import DataDependentShapeError, InputError
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def model_of(tail, outputs, stored=None):
+    """The positive elements of ``x``, gathered as ``v``, then the nodes of ``tail``."""
+    nodes = [
+        ("Greater", ["x", "zero"], ["chosen"], {}),
+        ("NonZero", ["chosen"], ["places"], {"name": "find"}),
+        ("Squeeze", ["places", "first"], ["index"], {}),
+        ("Gather", ["x", "index"], ["v"], {}),
+        *tail,
+    ]
+    values = {"zero": np.float32(0), "first": np.array([0]), **(stored or {})}
+    graph = helper.make_graph(
+        [helper.make_node(op, i, o, **a) for op, i, o, a in nodes],
+        "g",
+        [helper.make_tensor_value_info("x", FLOAT, ["N"])],
+        [helper.make_tensor_value_info(n, t, None) for n, t in outputs],
+        [onnx.numpy_helper.from_array(np.asarray(v), n) for n, v in values.items()],
+    )
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+X = np.array([1, -2, 3, -5, 4], np.float32)
+V = X[X > 0]
+
+
+def column(name):
+    """Nodes that make ``v`` a [n, 1] column, then a [n, 2] product of it."""
+    return [
+        ("Unsqueeze", ["v", "last"], ["column"], {}),
+        ("MatMul", ["column", "row"], [name], {}),
+    ]
+
+
+ROW = {"last": np.array([-1]), "row": np.array([[1, 2]], np.float32), "two": np.array([2])}
+M = V[:, None] * ROW["row"]
+
+CASES = {
+    "gathered": ([], "v", FLOAT, V),
+    "pointwise": ([("Mul", ["v", "v"], ["y"], {})], "y", FLOAT, V * V),
+    "exp": ([("Exp", ["v"], ["y"], {})], "y", FLOAT, np.exp(V)),
+    "positions": ([], "places", INT64, np.array([[0, 2, 4]])),
+    "shape": ([("Shape", ["v"], ["y"], {})], "y", INT64, np.array([3])),
+    "sum": ([("ReduceSum", ["v"], ["y"], {"keepdims": 0})], "y", FLOAT, V.sum()),
+    "mean": ([("ReduceMean", ["v"], ["y"], {"keepdims": 0})], "y", FLOAT, V.mean()),
+    "max": (
+        [("Neg", ["v"], ["n"], {}), ("ReduceMax", ["n"], ["y"], {"keepdims": 0})],
+        "y",
+        FLOAT,
+        (-V).max(),
+    ),
+    "min": ([("ReduceMin", ["v"], ["y"], {"keepdims": 0})], "y", FLOAT, V.min()),
+    "product": ([("ReduceProd", ["v"], ["y"], {"keepdims": 0})], "y", FLOAT, V.prod()),
+    "argmax": (
+        [("Neg", ["v"], ["n"], {}), ("ArgMax", ["n"], ["y"], {"keepdims": 0})],
+        "y",
+        INT64,
+        np.array(0),
+    ),
+    "softmax": ([("Softmax", ["v"], ["y"], {})], "y", FLOAT, np.exp(V) / np.exp(V).sum()),
+    "top": ([("TopK", ["v", "two"], ["y", "i"], {})], "y", FLOAT, np.array([4, 3], np.float32)),
+    "last": ([("Gather", ["v", "last"], ["y"], {})], "y", FLOAT, V[-1:]),
+    "slice": ([("Slice", ["v", "first", "two"], ["y"], {})], "y", FLOAT, V[:2]),
+    "matmul": (column("y"), "y", FLOAT, M),
+    "transpose": ([*column("m"), ("Transpose", ["m"], ["y"], {})], "y", FLOAT, M.T),
+    "rows": (
+        [*column("m"), ("ReduceSum", ["m", "last"], ["y"], {"keepdims": 0})],
+        "y",
+        FLOAT,
+        M.sum(1),
+    ),
+    "columns": (
+        [*column("m"), ("ReduceSum", ["m", "first"], ["y"], {"keepdims": 0})],
+        "y",
+        FLOAT,
+        M.sum(0),
+    ),
+    "concat": (
+        [*column("m"), ("Concat", ["m", "column"], ["y"], {"axis": 1})],
+        "y",
+        FLOAT,
+        np.c_[M, V],
+    ),
+    "reshape": ([*column("m"), ("Reshape", ["m", "shape"], ["y"], {})], "y", FLOAT, M[:, :, None]),
+}
+
+
+def case(name):
+    tail, output, kind, expected = CASES[name]
+    stored = {**ROW, "shape": np.array([-1, 2, 1])}
+    return model_of(tail, [(output, kind)], stored), np.asarray(expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_between_stretches(name):
+    proto, expected = case(name)
+    assert_close(np.asarray(jaxonnx.load(proto)(X)), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_buckets(name):
+    proto, expected = case(name)
+    assert_close(np.asarray(jaxonnx.load(proto, buckets="pow2")(X)), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_under_a_bound(name):
+    proto, expected = case(name)
+    model = jaxonnx.load(proto, bounds={"find": 5})
+    assert_close(np.asarray(model(X)), expected)
+    traced = jax.jit(model)(X)
+    if isinstance(traced, jaxonnx.Padded):
+        assert traced.shape[traced.axis] >= expected.shape[traced.axis]
+        traced = traced.cut()
+    assert_close(np.asarray(traced), expected)
+
+
+def test_padding_of_positions_is_minus_one():
+    proto, _ = case("positions")
+    traced = jax.jit(jaxonnx.load(proto, bounds={"places": 5}))(X)
+    assert_close(np.asarray(traced.values), np.array([[0, 2, 4, -1, -1]]))
+    assert int(traced.count) == 3
+
+
+def test_a_model_without_bounds_names_its_nodes_when_traced():
+    proto, _ = case("sum")
+    with pytest.raises(DataDependentShapeError, match=r"node 'find' \(NonZero-13\)") as caught:
+        jax.jit(jaxonnx.load(proto))(X)
+    assert "model(x) outside of jit" in str(caught.value)
+    assert "bounds={name: n}" in str(caught.value)
+
+
+def test_an_exceeded_bound_is_reported():
+    proto, _ = case("sum")
+    model = jaxonnx.load(proto, bounds={"find": 2})
+    with pytest.raises(DataDependentShapeError, match="bound 2 of 'find' is exceeded: there are 3"):
+        model(X)
+    error, _ = checkify.checkify(jax.jit(model))(X)
+    assert "bound 2 of 'find' is exceeded" in (error.get() or "")
+    error, _ = checkify.checkify(jax.jit(model))(X * np.array([1, 1, 1, 1, -1], np.float32))
+    assert error.get() is None
+
+
+def test_bounds_name_nodes_that_can_have_one():
+    proto, _ = case("sum")
+    with pytest.raises(
+        InputError, match="bounds: 'v' is no value-dependent node .* 'find', 'places'"
+    ):
+        jaxonnx.load(proto, bounds={"v": 2})
+
+
+@pytest.mark.parametrize("options", [{}, {"buckets": "pow2"}, {"bounds": {"find": 5}}])
+def test_derivatives_flow_through_the_chosen_elements(options):
+    tail = [("Mul", ["v", "v"], ["vv"], {}), ("ReduceSum", ["vv"], ["y"], {"keepdims": 0})]
+    model = jaxonnx.load(model_of(tail, [("y", FLOAT)]), **options)
+    assert_close(np.asarray(jax.grad(lambda x: model(x))(X)), np.where(X > 0, 2 * X, 0))
+
+
+def test_buckets_compile_fewer_programs():
+    proto, _ = case("sum")
+    exact, bucketed = jaxonnx.load(proto), jaxonnx.load(proto, buckets="pow2")
+    for count in (5, 6, 7, 8):
+        x = np.where(np.arange(10) < count, 1, -1).astype(np.float32)
+        assert_close(np.asarray(exact(x)), np.asarray(bucketed(x)))
+    assert exact._program.runner.compilations == 1 + 4  # one before the node, then each size
+    assert bucketed._program.runner.compilations == 1 + 1
+
+
+def test_an_operator_without_a_rule_runs_unpadded():
+    tail = [("CumSum", ["v", "axis"], ["y"], {"reverse": 1})]
+    proto = model_of(tail, [("y", FLOAT)], {"axis": np.int64(0)})
+    expected = np.cumsum(V[::-1])[::-1]
+    assert_close(np.asarray(jaxonnx.load(proto, buckets="pow2")(X)), expected)
+    with pytest.raises(DataDependentShapeError, match=r"CumSum-14\) cannot follow an input"):
+        jax.jit(jaxonnx.load(proto, bounds={"find": 5}))(X)
+
+
+def test_nothing_found():
+    proto, _ = case("pointwise")
+    none = -np.ones(4, np.float32)
+    for options in ({}, {"buckets": "pow2"}, {"bounds": {"find": 3}}):
+        assert np.asarray(jaxonnx.load(proto, **options)(none)).shape == (0,)
