@@ -34,9 +34,9 @@ def bind(
     """
     by_name, how = {s.name: s for s in specs}, "by position"
     given: dict[str, Any] = {}
-    if len(args) == 1 and isinstance(args[0], Mapping):
-        given, args, how = dict(args[0]), (), "in the mapping"
     required = [s.name for s in specs if s.name not in defaults]
+    if len(args) == 1 and isinstance(args[0], Mapping) and not _is_map(args[0], by_name, required):
+        given, args, how = dict(args[0]), (), "in the mapping"
     if len(args) > len(required):
         raise InputError(f"{len(args)} inputs by position, expected {_signature(specs, defaults)}")
     given |= zip(required, args, strict=False)
@@ -53,27 +53,71 @@ def bind(
     return {name: _conform(value, by_name[name]) for name, value in given.items()}
 
 
+def _is_map(value: Mapping[Any, Any], specs: Mapping[str, Spec], required: Sequence[str]) -> bool:
+    """Whether a mapping is the value of the first input rather than values by name."""
+    kinds = specs[required[0]].kinds if required else ()
+    return bool(kinds) and kinds[0].startswith("map") and not all(n in specs for n in value)
+
+
 def _signature(specs: Sequence[Spec], defaults: Collection[str]) -> str:
-    parts = [f"{s.name!r}: {s}{' (optional)' if s.name in defaults else ''}" for s in specs]
-    return ", ".join(parts) or "no inputs"
+    parts = [f"{s.name!r}: {s}" for s in specs if s.name not in defaults]
+    optional = [f"{s.name!r}: {s} (optional)" for s in specs if s.name in defaults]
+    if len(optional) > 5:  # noqa: PLR2004 - old models list all their weights
+        optional = [f"{len(optional)} optional ones"]
+    return ", ".join(parts + optional) or "no inputs"
 
 
 def _conform(value: Any, spec: Spec) -> Any:
-    """``value`` as an array of the declared dtype, if that changes neither kind nor precision."""
+    """``value`` as an array of the declared dtype, if that changes neither kind nor precision.
+
+    The same holds for the elements of sequences (lists), of optionals and of maps (mappings).
+    """
+    if spec.kinds:
+        return _conform_held(value, spec)
     if spec.dtype is None:
         return value
+    if spec.dtype.kind == "T":
+        value = _to_text(value, spec)
     if not isinstance(value, (np.ndarray, jax.Array)):
         value = _to_numpy(value, spec)
+    fits = spec.shape is None or _fits(value.shape, spec.shape)
+    if value.dtype == spec.dtype and fits:
+        return value
     found = f"{value.dtype}[{_sizes(value.shape)}]"
-    if value.dtype != spec.dtype:
-        if not _widens(value.dtype, spec.dtype):
-            raise InputError(
-                f"input {spec.name!r}: {found}, expected {spec}; {_remedy(value, spec.dtype)}"
-            )
-        with jax.enable_x64(True):
-            value = value.astype(spec.dtype)
-    if spec.shape is not None and not _fits(value.shape, spec.shape):
+    if value.dtype != spec.dtype and not _widens(value.dtype, spec.dtype):
+        raise InputError(
+            f"input {spec.name!r}: {found}, expected {spec}; {_remedy(value, spec.dtype)}"
+        )
+    if not fits:
         raise InputError(f"input {spec.name!r}: {found}, expected {spec}")
+    with jax.enable_x64(True):
+        return value.astype(spec.dtype)
+
+
+def _conform_held(value: Any, spec: Spec) -> Any:
+    """A sequence, optional or map with its elements checked."""
+    kind = spec.kinds[0]
+    if kind == "optional":
+        return None if value is None else _conform(value, spec.inner)
+    if kind == "seq" and isinstance(value, (list, tuple)):
+        return [_conform(v, spec.inner) for v in value]
+    if kind.startswith("map") and isinstance(value, Mapping):
+        key = str if kind == "map(string)" else (int, np.integer)
+        wrong = [k for k in value if not isinstance(k, key)]
+        if wrong:
+            raise InputError(f"input {spec.name!r}: a key is {wrong[0]!r}, expected {spec}")
+        return {k if key is str else int(k): _conform(v, spec.inner) for k, v in value.items()}
+    raise InputError(f"input {spec.name!r}: {type(value).__name__}, expected {spec}")
+
+
+def _to_text(value: Any, spec: Spec) -> Any:
+    """Strings, in an array or a list, as an array of NumPy's ``StringDType``."""
+    text = getattr(value, "dtype", None)
+    if text is None or text.kind == "O":
+        try:
+            value = np.array(value, np.dtypes.StringDType(coerce=False))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"input {spec.name!r}: {error}; expected {spec}") from error
     return value
 
 

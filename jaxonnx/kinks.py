@@ -85,8 +85,8 @@ def _refuse_reverse(cotangent: Any, x: Any, *, text: str) -> Any:
 
 # JAX's own linear_call, which could say this, has no rule for vmap.
 _forward = Primitive("jaxonnx_forward_only")
-_forward.def_impl(lambda x, *, text: x)  # noqa: ARG005
-_forward.def_abstract_eval(lambda x, *, text: x)  # noqa: ARG005
+_forward.def_impl(lambda x, *, text: x)
+_forward.def_abstract_eval(lambda x, *, text: x)
 ad.deflinear2(_forward, _refuse_reverse)
 batching.defvectorized(_forward)
-mlir.register_lowering(_forward, lambda ctx, x, *, text: [x])  # noqa: ARG005
+mlir.register_lowering(_forward, lambda ctx, x, *, text: [x])

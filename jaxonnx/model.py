@@ -139,7 +139,7 @@ class Model:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The ONNX names of the inputs, in the order of positional arguments."""
+        """The ONNX names of the inputs; positional arguments are those without a default."""
         return tuple(s.name for s in self.inputs)
 
     @property
@@ -183,7 +183,9 @@ class Model:
     def __repr__(self) -> str:
         plan = self._program.plan
         count = sum(np.size(a) for a in self._params.values() if hasattr(a, "shape"))
-        inputs = ", ".join(f"{s.name}: {s}" for s in self.inputs)
+        required = [s for s in self.inputs if s.name not in plan.defaults]
+        inputs = ", ".join(f"{s.name}: {s}" for s in required)
+        inputs += f" and {len(plan.defaults)} with a default" if plan.defaults else ""
         outputs = ", ".join(f"{s.name}: {s}" for s in self.outputs)
         opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in plan.opsets.items())
         return (

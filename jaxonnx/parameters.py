@@ -12,7 +12,7 @@ from jaxonnx.plan import Graph
 FOLDED_PARAMETER_BYTES = 4 * 1024
 """Float ``Constant`` nodes and folded results above this size are parameters too."""
 
-_SHAPE_ONLY = ("Shape", "Size")
+_SHAPE_ONLY = ("OptionalHasElement", "SequenceLength", "Shape", "Size")
 
 
 @dataclasses.dataclass(frozen=True)

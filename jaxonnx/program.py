@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import core, lax
 
@@ -38,7 +39,7 @@ class Program:
     @functools.cached_property
     def runner(self) -> Runner:
         """The graph in phases, for models that no single program can hold."""
-        text = {s.name for s in self.plan.inputs if s.dtype is not None and s.dtype.kind == "T"}
+        text = {s.name for s in self.plan.inputs if s.is_text}
         return Runner(self.plan.graph, self.plan.static, text, self.options)
 
     @functools.cached_property
@@ -80,7 +81,7 @@ class Program:
         """
         inside = _is_inside_a_trace((params, inputs))
         if not inside and not all(p.compiled for p in self.runner.phases):
-            outputs = self.runner.run({**params, **inputs})
+            outputs = [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
         else:
             outputs = self._call_whole(params, inputs, inside)
         outputs = outputs if inside else cut(outputs)
@@ -93,7 +94,7 @@ class Program:
             return self.whole({**params, **traced}, static)
         except StaticValueError as error:
             if not inside and getattr(error, "node", None) is not None:
-                return self.runner.run({**params, **inputs})
+                return [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
             labels = {n for p in self.runner.phases for n in p.reasons}
             nodes = [n for n in self.plan.graph.nodes if n.label in labels]
             if isinstance(error, DataDependentShapeError) and nodes:
@@ -115,6 +116,14 @@ class Program:
     def schedule(self) -> str:
         """What runs where and why, a line each."""
         return schedule.as_text(self.runner.phases)
+
+
+def _as_arrays(value: Any) -> Any:
+    """What nodes outside of programs gave as JAX arrays, too, but for strings."""
+    with jax.enable_x64(True):
+        return jax.tree.map(
+            lambda v: v if getattr(v.dtype, "kind", "") == "T" else jnp.asarray(v), value
+        )
 
 
 def _is_inside_a_trace(values: Any) -> bool:

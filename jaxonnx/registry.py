@@ -167,7 +167,7 @@ def normalize_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-_FIELD_NAMES = {"IsNaN": "is_nan", "PRelu": "prelu", "MatMul": "matmul"}
+_FIELD_NAMES = {"IsNaN": "is_nan", "PRelu": "prelu", "MatMul": "matmul", "Col2Im": "col2im"}
 
 
 def snake_case(op_type: str) -> str:

@@ -69,6 +69,10 @@ class Runner:
         values = {**self.graph.given, **values}
         for k, phase in enumerate(self.phases):
             inputs = {n: values[n] for n in phase.graph.inputs}
+            if phase.compiled and not text_names(inputs) <= self._text:
+                self._text |= text_names(inputs)
+                self._split()
+                return self._run(values)
             if phase.compiled:
                 static = StaticValues(
                     {n: np.asarray(v) for n, v in inputs.items() if n in self.known}

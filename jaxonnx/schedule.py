@@ -12,9 +12,12 @@ from collections.abc import Collection, Mapping
 from jaxonnx import schema
 from jaxonnx.optimize.prune import reads
 from jaxonnx.plan import Graph, Node
+from jaxonnx.strings import text_values
 from jaxonnx.trace import bound_name
 
-_SHAPE_ONLY = ("Shape", "Size")
+_SHAPE_ONLY = ("OptionalHasElement", "SequenceLength", "Shape", "Size")
+_BY_VALUE = "the shape of its result depends on values"
+_MAPS = "it handles maps"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +52,7 @@ def split(
         bounds: declared bounds; a node under one can be part of a compiled program.
     """
     data = _data_dependent(graph, known)
-    reasons = _reasons(graph, data, known, _text_values(graph, text)) | dict(found)
+    reasons = _reasons(graph, data, known, text_values(graph, text)) | dict(found)
     reasons = {k: why for k, why in reasons.items() if k not in _under_bounds(graph, bounds)}
     level: dict[str, int] = {}
     groups: dict[int, list[Node]] = {}
@@ -157,24 +160,13 @@ def _reasons(
         elif operator is None or key not in data:
             continue
         elif operator.host:
-            found[key] = "the shape of its result depends on values"
+            found[key] = _MAPS if schema.holds_values(node) else _BY_VALUE
         else:
             operands = [
                 n for k, n in enumerate(node.inputs) if n in values and operator.is_static(k)
             ]
             if operands:
                 found[key] = f"its operand {operands[0]!r} is computed from data"
-    return found
-
-
-def _text_values(graph: Graph, text: Collection[str]) -> set[str]:
-    """Names of all values that are strings or hold them, but for constants."""
-    found = set(text)
-    for node in graph.nodes:
-        fed = not found.isdisjoint(reads(node))
-        found.update(
-            n for k, n in enumerate(node.outputs) if n and schema.may_be_text(node, k, fed=fed)
-        )
     return found
 
 

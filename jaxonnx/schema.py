@@ -160,12 +160,12 @@ def check_node(node: Node) -> None:
     schema = _schema(node.op_type, node.version, node.domain)
     if schema is None:
         return
-    for role, given, side, least, most in (
+    for role, given, side, stated, most in (
         ("inputs", node.inputs, schema.inputs, schema.min_input, schema.max_input),
         ("outputs", node.outputs, schema.outputs, schema.min_output, schema.max_output),
     ):
-        if all(map(_may_be_absent, [*side][len(given) :])):
-            least = min(least, len(given))
+        open_ended = all(map(_may_be_absent, [*side][len(given) :]))
+        least = min(stated, len(given)) if open_ended else stated
         if not least <= len(given) <= most:
             many = f"{least} to {most}" if most < _UNBOUNDED else f"at least {least}"
             wanted = f"{least}" if least == most else many
@@ -320,13 +320,40 @@ def is_random(node: Node) -> bool:
     return schema is not None and schema.non_deterministic
 
 
-def may_be_text(node: Node, position: int, *, fed: bool) -> bool:
-    """Whether an output may hold strings; ``fed`` says that an input does."""
+def gives_text(node: Node, position: int, fed: Sequence[bool]) -> bool:
+    """Whether an output is strings or holds them; ``fed`` says it of each input.
+
+    Where neither types nor attributes of ONNX's own operators tell, it is if an input is.
+    """
     schema = _schema(node.op_type, node.version, node.domain)
-    if schema is None or not schema.outputs:
+    formal = signature(node.op_type, node.version, node.domain)
+    if schema is None or formal is None or not schema.outputs:
         return False
-    types = schema.outputs[min(position, len(schema.outputs) - 1)].types
-    if "to" in node.attributes:
-        return node.attributes["to"] in (onnx.TensorProto.STRING, "STRING")
-    only = all("string" in t for t in types)
-    return only or (fed and any("string" in t for t in types))
+    for name in ("to", "dtype"):
+        if name in node.attributes:
+            return node.attributes[name] in (onnx.TensorProto.STRING, "STRING")
+    text = ["string" in t for t in schema.outputs[min(position, len(schema.outputs) - 1)].types]
+    if all(text) or not any(text):
+        return all(text)
+    variable = _formal(formal.outputs, formal.variadic_outputs, position)
+    inputs = [formal.input(k) for k in range(len(fed))]
+    same = [
+        f
+        for f, i in zip(fed, inputs, strict=True)
+        if i and variable and i.variable == variable.variable
+    ]
+    return any(same) or (not same and node.domain == "" and any(fed))
+
+
+def float_defaults(operator: registry.Operator, node: Node) -> Mapping[str, float]:
+    """The schema's defaults of float attributes: single precision, unlike Python's 0.01."""
+    return _float_defaults(operator, node.op_type, node.version, node.domain)
+
+
+@functools.cache
+def _float_defaults(
+    operator: registry.Operator, op_type: str, version: int, domain: str
+) -> dict[str, float]:
+    schema = _schema(op_type, version, domain)
+    values = {} if schema is None else {n: attribute_value(a) for n, a in schema.attributes.items()}
+    return {n: v for n, v in values.items() if isinstance(v, float) and n in operator.parameters}

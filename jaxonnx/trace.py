@@ -80,7 +80,7 @@ class Tracing:
         operator = node.operator
         if operator is None:
             return self._run_body(node, args)
-        attributes = dict(node.attributes)
+        attributes = {**schema.float_defaults(operator, node), **node.attributes}
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
         args = [*args]

@@ -8,9 +8,11 @@ import jax.test_util
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import helper
 
 import jaxonnx
+from jaxonnx.tensors import STRING, type_of
 
 # Relative and absolute tolerance by the dtype of the result.
 TOLERANCE = {
@@ -28,6 +30,11 @@ FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 def f32(values: Any) -> np.ndarray:
     """Numbers as a float32 array."""
     return np.array(values, np.float32)
+
+
+def strings(*values: Any) -> np.ndarray:
+    """Strings, or rows of them, as an array."""
+    return np.array(values, STRING)
 
 
 def i64(values: Any) -> np.ndarray:
@@ -49,8 +56,14 @@ def assert_close(actual: Any, expected: Any, *, scale: float = 1.0) -> None:
 def tensor_info(name: str, value: Any, shape: Any = None) -> onnx.ValueInfoProto:
     """A tensor declaration with the dtype, and the shape unless one is given, of ``value``."""
     value = np.asarray(value)
-    dtype = helper.np_dtype_to_tensor_dtype(value.dtype)
+    dtype = type_of(value).tensor_type.elem_type
     return helper.make_tensor_value_info(name, dtype, value.shape if shape is None else shape)
+
+
+def text_model(text: str, *, opset: int = 18, ir_version: int = 10) -> onnx.ModelProto:
+    """A model from the text of its graph."""
+    imports = f'opset_import: ["" : {opset}, "ai.onnx.ml" : 4]'
+    return onnx.parser.parse_model(f"<ir_version: {ir_version}, {imports}> g {text}")
 
 
 def node_model(

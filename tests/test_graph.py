@@ -8,7 +8,7 @@ from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper, parser
 
 import jaxonnx
-from jaxonnx.errors import InvalidModelError
+from jaxonnx.errors import InputError, InvalidModelError
 from jaxonnx.registry import register
 
 X = f32([-1, 2])
@@ -61,6 +61,18 @@ def test_initializer_that_is_an_input_is_its_default(ir_version, value):
     assert_close(model(x), f32([43]))
     assert_close(model(x, w=np.array([-1], value.dtype)), f32([2]))
     assert_close(model(x), f32([43]))
+
+
+def test_many_inputs_with_defaults_are_counted():
+    """Models of IR version 3 list every weight as an input."""
+    names = [f"w{k}" for k in range(9)]
+    stored = {n: f32([1]) for n in names}
+    model = jaxonnx.load(
+        make([("Sum", ["x", *names], ["y"])], ["y"], inputs=["x", *names], stored=stored)
+    )
+    assert repr(model).startswith("Model(x: float32[...] and 9 with a default -> y: ")
+    with pytest.raises(InputError, match=r"expected 'x': float32\[...\], 9 optional ones$"):
+        model()
 
 
 def test_default_that_decides_a_shape():

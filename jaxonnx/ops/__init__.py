@@ -1,6 +1,6 @@
 """Every ONNX operator as a pure JAX function under its snake_case name."""
 
-from jaxonnx.ops import ml
+from jaxonnx.ops import ml as ml
 from jaxonnx.ops.activation import *
 from jaxonnx.ops.attention import *
 from jaxonnx.ops.casting import *

@@ -148,7 +148,7 @@ class _Translator:
         return text
 
     def _flags(self, flags: str, ends: str) -> str:
-        """A group with flags, or flags for the rest of the group; U does not matter to a full match."""
+        """A group with flags, or flags for the rest of one; U does not matter to a full match."""
         on, _, off = flags.replace("U", "").partition("-")
         lines = ("m" in on or self.lines[-1]) and "m" not in off
         opening = f"(?{on}{'-' if off else ''}{off}:"
@@ -189,7 +189,8 @@ def _ranges(token: re.Match[str]) -> Ranges | None:
     """The characters of a token that is one character by number or a class."""
     for group, base in (("hex", 16), ("hex2", 16), ("octal", 8)):
         if token[group] is not None:
-            return [(int(token[group], base),) * 2]
+            number = int(token[group], base)
+            return [(number, number)]
     if token["property"] is not None:
         name = token["property"][1:].strip("{}")
         inverted = token["property"].startswith("P") != name.startswith("^")
@@ -213,9 +214,8 @@ def _category(name: str) -> Ranges:
     inside = [unicodedata.category(chr(k)).startswith(name) for k in range(sys.maxunicode + 1)]
     if not any(inside):
         raise UnsupportedOpError(f"the Unicode class {name!r} is no general category")
-    edges = [
-        k for k, (a, b) in enumerate(zip([False, *inside], [*inside, False], strict=True)) if a != b
-    ]
+    pairs = zip([False, *inside], [*inside, False], strict=True)
+    edges = [k for k, (a, b) in enumerate(pairs) if a != b]
     return [(a, b - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 

@@ -75,7 +75,13 @@ def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
 
 @register("PRelu", 1, 6)
 def prelu_1(x: ArrayLike, slope: ArrayLike, /) -> Array:
-    """PRelu where a ``slope`` of shape ``[C]`` goes by channel (axis 1) and one value is shared."""
+    """PRelu where a ``slope`` of shape ``[C]`` goes by channel (axis 1) and one value is shared.
+
+    A slope of any other rank broadcasts as in later versions.
+
+    Raises:
+        InvalidModelError: if ``slope`` is none of these.
+    """
     x, slope = jnp.asarray(x), jnp.asarray(slope)
     if all(same_dim(s, 1) for s in slope.shape):
         return _scale_negative(x, slope.reshape(()))

@@ -57,8 +57,8 @@ def attention(
         https://arxiv.org/abs/2305.13245.
 
     Raises:
-        InvalidModelError: if heads are not given for packed inputs or do not divide, or one of
-            past key and past value is absent.
+        InvalidModelError: if heads are not given for packed inputs or do not divide, if one of
+            past key and past value is absent, or both come with ``nonpad_kv_seqlen``.
     """
     q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
     packed = q.ndim == _PACKED
@@ -66,6 +66,8 @@ def attention(
         q, k, v = _split(q, q_num_heads), _split(k, kv_num_heads), _split(v, kv_num_heads)
     if (past_key is None) != (past_value is None):
         raise InvalidModelError("past_key and past_value must be given together")
+    if past_key is not None and nonpad_kv_seqlen is not None:
+        raise InvalidModelError("past_key and nonpad_kv_seqlen cannot be given together")
     past = 0
     if past_key is not None and past_value is not None:
         past = jnp.shape(past_key)[2]

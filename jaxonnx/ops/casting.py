@@ -11,9 +11,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import is_symbolic, lift, xp
+from jaxonnx.known import concrete, is_symbolic, lift, xp
 from jaxonnx.registry import register
-from jaxonnx.tensors import dtype_of
+from jaxonnx.tensors import STRING, dtype_of
 
 __all__ = ["bit_cast", "cast", "cast_like"]
 
@@ -26,13 +26,21 @@ def cast(
 
     Floats are truncated toward zero where ``to`` is an integer type; the derivative is then 0. To
     a float8 type values beyond the range become the largest finite one with ``saturate``, infinity
-    or NaN without; ``round_mode`` applies to float8e8m0 only.
+    or NaN without; ``round_mode`` applies to float8e8m0 only. As strings, numbers are spelled
+    without exponent and with the fewest digits that give them back, or NaN, INF and -INF.
     """
     dtype = _target(to)
     if is_symbolic(input):
         # Dimensions stay dimensions under every integer type.
         return input if dtype.kind in "iu" else lift(input).astype(dtype)  # pyright: ignore[reportReturnType,reportArgumentType]
     values: Any = input if isinstance(input, (np.ndarray, jax.Array)) else np.asarray(input)
+    if dtype == values.dtype == STRING:
+        return values
+    if dtype == STRING:
+        values = concrete(values)
+        return np.array([*map(_spell, values.ravel())], STRING).reshape(values.shape)  # pyright: ignore[reportReturnType]
+    if values.dtype == STRING:
+        return _from_text(values, dtype, saturate, round_mode)
     if dtype.kind == "b":
         return values != 0
     if dtype == ml_dtypes.float8_e8m0fnu:
@@ -46,6 +54,33 @@ def cast(
     if dtype.name in _NARROW and values.dtype.kind not in "iu":
         values = values.astype(np.int32)  # then the high bits go, where XLA would saturate
     return values.astype(dtype)
+
+
+def _spell(value: Any) -> str:
+    """A number as text; the digits are those that NumPy prints for its dtype."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return str(int(value))
+    if not np.isfinite(value):
+        return "NaN" if np.isnan(value) else "INF" if value > 0 else "-INF"
+    return np.format_float_positional(float(str(value)), trim="-")
+
+
+def _from_text(values: np.ndarray, dtype: np.dtype, saturate: int, round_mode: str) -> Array:
+    """Decimal or scientific notation, INF and NaN in any case; integers exactly."""
+    texts = values.ravel().tolist()
+    if dtype.kind in "iu":
+        numbers = np.array([_integer(t) % 2**64 for t in texts], np.uint64)
+    else:
+        numbers = np.array([float(t) for t in texts], np.float64)
+    return cast(numbers.reshape(values.shape), to=dtype, saturate=saturate, round_mode=round_mode)
+
+
+def _integer(text: str) -> int:
+    """The integer that a text says, without a fraction."""
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
 
 
 _NARROW = ("int2", "uint2", "int4", "uint4")

@@ -76,9 +76,7 @@ def _truth(cond: Any) -> bool:
 def _same_structure(a: Any, b: Any) -> bool:
     leaves = [jax.tree.leaves(v) for v in (a, b)]
     return jax.tree.structure(a) == jax.tree.structure(b) and all(
-        x.dtype == y.dtype
-        and len(x.shape) == len(y.shape)
-        and all(map(same_dim, x.shape, y.shape))
+        x.dtype == y.dtype and len(x.shape) == len(y.shape) and all(map(same_dim, x.shape, y.shape))
         for x, y in zip(*leaves, strict=True)
     )
 
@@ -105,9 +103,7 @@ def _bounded_loop(
 
 
 @register("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25, bounded=_bounded_loop)
-def loop(
-    m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any
-) -> tuple[Any, ...]:
+def loop(m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any) -> tuple[Any, ...]:
     """Runs ``body`` up to ``m`` times while its condition holds.
 
     ``body`` takes the iteration number, the condition and the carried values, and gives the next
@@ -291,8 +287,8 @@ def _while_loop(limit: Any, go: Any, carried: list[Any], step: Step) -> tuple[An
     start = (jnp.asarray(0, np.int64), _scalar(go), carried)
     last = lax.while_loop(proceed, advance, start)[2]
     message = (
-        "a Loop whose number of iterations depends on values has no reverse derivative; declare the "
-        "most that there can be with load(..., bounds={name: n})"
+        "a Loop whose number of iterations depends on values has no reverse derivative; declare "
+        "the most that there can be with load(..., bounds={name: n})"
     )
     return tuple(jax.tree.map(lambda v: forward_only(v, message), last))
 

@@ -5,25 +5,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import concrete, xp
 from jaxonnx.padded import Padded
 from jaxonnx.registry import register
 
-__all__ = ["compress", "non_zero"]
+__all__ = ["compress", "non_max_suppression", "non_zero", "unique"]
 
 
 def _bounded_non_zero(x: ArrayLike, /, *, size: int) -> Padded:
     places = jnp.nonzero(jnp.atleast_1d(x), size=size, fill_value=-1)
-    return Padded(jnp.stack(places).astype(np.int64), jnp.count_nonzero(x), 1)
+    stacked = jnp.stack(places).astype(np.int64)[: np.ndim(x)]
+    return Padded(stacked, jnp.count_nonzero(x), 1)
 
 
 @register("NonZero", 9, 13, host=True, bounded=_bounded_non_zero)
 def non_zero(x: ArrayLike, /) -> np.ndarray:
     """The positions of the elements that are not zero, a column each: int64[rank, count]."""
-    return np.stack(np.nonzero(np.atleast_1d(concrete(x)))).astype(np.int64)
+    x = concrete(x)
+    return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)[: x.ndim]
 
 
 def _bounded_compress(
@@ -36,9 +39,181 @@ def _bounded_compress(
     return Padded(kept, jnp.count_nonzero(condition), along)
 
 
-@register("Compress", 9, 11, host=True, bounded=_bounded_compress)
+@register("Compress", 9, 11, 28, host=True, bounded=_bounded_compress)
 def compress(input: ArrayLike, condition: ArrayLike, /, *, axis: int | None = None) -> Array:
-    """The slices along ``axis``, or elements of the flattened input, where ``condition`` holds."""
+    """The slices along ``axis``, or elements of the flattened input, where ``condition`` holds.
+
+    What ``condition`` is too short for is left out.
+
+    Raises:
+        InvalidModelError: if it chooses what is not there.
+    """
     (chosen,) = np.nonzero(concrete(condition))
     data: Any = input if axis is not None else xp(input).reshape(input, -1)
-    return xp(data).take(data, chosen, axis=axis or 0)
+    count = data.shape[axis or 0]
+    if len(chosen) and chosen[-1] >= count:
+        raise InvalidModelError(f"condition chooses number {chosen[-1]} of {count}")
+    return xp(data).take(data, chosen.astype(np.int32), axis=axis or 0)
+
+
+def _bounded_unique(
+    x: ArrayLike, /, *, axis: int | None = None, sorted: int = 1, outputs: int = 1, size: int
+) -> Any:
+    data = jnp.asarray(x) if axis is not None else jnp.ravel(x)
+    along = (axis or 0) % data.ndim
+    n = data.shape[along]
+    _, first, inverse, counts = jnp.unique(data, True, True, True, axis=along, size=n)
+    count = jnp.count_nonzero(counts)
+    if not sorted:
+        order = jnp.argsort(jnp.where(counts > 0, first, n)).astype(np.int32)
+        first, counts, inverse = first[order], counts[order], jnp.argsort(order)[inverse]
+    places = jnp.arange(size, dtype=np.int32)
+    first, counts = (jnp.take(v, places, mode="clip") for v in (first, counts))
+    results = (
+        Padded(jnp.take(data, first.astype(np.int32), axis=along, mode="clip"), count, along),
+        Padded(jnp.where(places < count, first, -1).astype(np.int64), count, 0),
+        inverse.reshape(-1).astype(np.int64),
+        Padded(jnp.where(places < count, counts, -1).astype(np.int64), count, 0),
+    )
+    return results[:outputs]
+
+
+@register("Unique", 11, 28, host=True, bounded=_bounded_unique)
+def unique(x: ArrayLike, /, *, axis: int | None = None, sorted: int = 1, outputs: int = 1) -> Any:
+    """The different elements of the flattened input, or slices along ``axis``, each once.
+
+    In ascending order (NaN last, and one), or without ``sorted`` in that of their first occurrence.
+    Further outputs are the positions of the first occurrences, for each element or slice its
+    position among the results, and how often each occurs. Derivatives go to the first occurrence.
+    """
+    value = concrete(x)
+    data: Any = x if axis is not None else xp(x).reshape(x, -1)
+    along = axis or 0
+    # Numbers instead of the elements, which may be strings: slices are compared as rows of them.
+    _, codes = np.unique(value, return_inverse=True)
+    rows = np.moveaxis(codes.reshape(data.shape), along, 0).reshape(data.shape[along], -1)
+    _, first, inverse, counts = np.unique(rows, True, True, True, axis=0)
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    found = xp(data).take(data, first.astype(np.int32), axis=along)
+    results = (found, *(v.astype(np.int64) for v in (first, inverse, counts)))
+    return results[:outputs] if outputs > 1 else found
+
+
+def _bounded_non_max_suppression(
+    boxes: ArrayLike,
+    scores: ArrayLike,
+    max_output_boxes_per_class: ArrayLike | None = None,
+    iou_threshold: ArrayLike | None = None,
+    score_threshold: ArrayLike | None = None,
+    /,
+    *,
+    center_point_box: int = 0,
+    size: int,
+) -> Padded:
+    boxes, scores = (lax.stop_gradient(jnp.asarray(v)) for v in (boxes, scores))
+    sides, n = _corners(boxes, center_point_box), boxes.shape[1]
+    limit, overlap, least = (
+        None if v is None else jnp.reshape(jnp.asarray(v), ())
+        for v in (max_output_boxes_per_class, iou_threshold, score_threshold)
+    )
+    allowed = scores >= (-np.inf if least is None else least)
+    limit = 0 if limit is None else limit
+    overlap = np.float32(0) if overlap is None else overlap
+
+    def select(sides: Any, scores: Any, left: Any) -> Any:
+        def step(state: Any, number: Any) -> Any:
+            left = state
+            best = jnp.argmax(jnp.where(left, scores, -np.inf), axis=0)
+            best = jnp.where(left[best], best, jnp.argmax(left)).astype(np.int32)
+            found = left[best] & (number < limit)
+            apart = ~(_overlaps(sides[best], sides) > overlap)
+            left = left & apart & (jnp.arange(n) != best)
+            return jnp.where(found, left, False), jnp.where(found, best, -1)
+
+        return lax.scan(step, left, jnp.arange(min(n, size + 1), dtype=np.int32))[1]
+
+    over_classes = jax.vmap(select, in_axes=(None, 0, 0))
+    chosen = jax.vmap(over_classes)(sides, scores, allowed)
+    places = jnp.nonzero(chosen >= 0, size=size, fill_value=-1)
+    batch, label, rank = (p.astype(np.int32) for p in places)
+    box = jnp.where(batch < 0, -1, chosen[batch, label, rank])
+    rows = jnp.stack([batch, label, box], axis=1).astype(np.int64)
+    return Padded(rows, jnp.count_nonzero(chosen >= 0), 0)
+
+
+@register("NonMaxSuppression", 10, 11, host=True, bounded=_bounded_non_max_suppression)
+def non_max_suppression(
+    boxes: ArrayLike,
+    scores: ArrayLike,
+    max_output_boxes_per_class: ArrayLike | None = None,
+    iou_threshold: ArrayLike | None = None,
+    score_threshold: ArrayLike | None = None,
+    /,
+    *,
+    center_point_box: int = 0,
+) -> np.ndarray:
+    """Indices (batch, class, box) of the boxes that overlap no better one: int64[count, 3].
+
+    Each class of each batch by itself: boxes by falling score, the first of equal ones first, are
+    taken unless their intersection over union with one taken before is above ``iou_threshold``
+    (0), until there are ``max_output_boxes_per_class`` (0). A box needs a score of at least
+    ``score_threshold``, if that is given. ``boxes`` are two opposite corners (y, x, y, x), or with
+    ``center_point_box`` (x, y, width, height) around a centre.
+
+    Raises:
+        InvalidModelError: if the shapes do not fit each other.
+    """
+    boxes, scores = concrete(boxes), concrete(scores)
+    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.shape[::2] != boxes.shape[:2]:  # noqa: PLR2004
+        raise InvalidModelError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)}")
+    limit, overlap, least = (
+        default if v is None else concrete(v).reshape(())
+        for v, default in (
+            (max_output_boxes_per_class, 0),
+            (iou_threshold, np.float32(0)),
+            (score_threshold, np.float32(-np.inf)),
+        )
+    )
+    sides = _corners(boxes, center_point_box)
+    rows = [
+        (batch, label, box)
+        for batch, label in np.ndindex(*scores.shape[:2])
+        for box in _select(sides[batch], scores[batch, label], int(limit), overlap, least)
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _select(sides: np.ndarray, scores: np.ndarray, limit: int, overlap: Any, least: Any) -> Any:
+    """The boxes that are taken of one class, in that order."""
+    order = np.argsort(-scores, kind="stable")
+    left, taken = order[scores[order] >= least], []
+    while len(left) and len(taken) < limit:
+        best, left = left[0], left[1:]
+        taken.append(best)
+        left = left[~(_overlaps(sides[best], sides[left]) > overlap)]
+    return taken
+
+
+def _corners(boxes: Any, center_point_box: int) -> Any:
+    """Boxes as lower and upper corners."""
+    module = xp(boxes)
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if center_point_box:
+        first, second = first - second / 2, first + second / 2
+    return module.concatenate(
+        [module.minimum(first, second), module.maximum(first, second)], axis=-1
+    )
+
+
+def _overlaps(box: Any, others: Any) -> Any:
+    """Intersection over union of one box with others; 0 where a box is empty."""
+    module = xp(box, others)
+    low = module.maximum(box[:2], others[:, :2])
+    high = module.minimum(box[2:], others[:, 2:])
+    shared = module.maximum(high - low, 0).prod(axis=1)
+    areas = (others[:, 2:] - others[:, :2]).prod(axis=1) + (box[2:] - box[:2]).prod()
+    union = areas - shared
+    return shared / module.where(union > 0, union, 1)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import is_symbolic, lift, same_dim, xp
 from jaxonnx.ops._indices import as_array, clamp, count_from_front, int32
+from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
 
 __all__ = [
@@ -219,6 +220,7 @@ def scatter_nd_11(data: ArrayLike, indices: ArrayLike, updates: ArrayLike, /) ->
 
 
 @register("TensorScatter", 24)
+@moves_words
 def tensor_scatter(
     past_cache: ArrayLike,
     update: ArrayLike,
@@ -250,6 +252,7 @@ def tensor_scatter(
 
 
 @register("ReverseSequence", 10, 28)
+@moves_words
 def reverse_sequence(
     input: ArrayLike, sequence_lens: ArrayLike, /, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:

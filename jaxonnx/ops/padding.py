@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
 
 __all__ = ["center_crop_pad", "pad"]
@@ -18,6 +19,7 @@ _MODES = ("constant", "reflect", "edge", "wrap")
 
 
 @register("Pad", 18, 19, 21, 23, 24, 25, static=["pads", "axes"])
+@moves_words
 def pad(
     data: ArrayLike,
     pads: ArrayLike,
@@ -87,6 +89,7 @@ def _pad_from_within(data: Array, axis: int, before: int, after: int, mode: str)
 
 
 @register("Pad", 11, 13, static=["pads"])
+@moves_words
 def pad_11(
     data: ArrayLike,
     pads: ArrayLike,
@@ -116,6 +119,7 @@ def pad_1(
 
 
 @register("CenterCropPad", 18, static=["shape"])
+@moves_words
 def center_crop_pad(
     input_data: ArrayLike, shape: ArrayLike, /, *, axes: Sequence[int] | None = None
 ) -> Array:

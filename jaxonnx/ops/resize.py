@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError, StaticValueError
 from jaxonnx.known import as_dims, same_dim, shape_is_symbolic, xp
+from jaxonnx.ops._pixels import saturated, work_dtype
 from jaxonnx.registry import register
 
 __all__ = ["resize", "upsample"]
@@ -60,7 +61,7 @@ def resize(
         raise InvalidModelError(f"roi has {window.size} entries, expected {2 * len(chosen)}")
     kernel, radius = _kernel(mode, cubic_coeff_a)
     if kernel is not None:
-        result = result.astype(_work_dtype(result.dtype))
+        result = result.astype(work_dtype(result.dtype))
     for k, axis in enumerate(chosen):
         start, end = window[k], window[len(chosen) + k]
         if same_dim(*ratios[k]) and (start, end) == (0, 1):
@@ -81,7 +82,7 @@ def resize(
             outside = jnp.asarray((places < 0) | (places > xp(places).asarray(old[k] - 1)))
             outside = outside.reshape([-1 if d == axis else 1 for d in range(result.ndim)])
             result = jnp.where(outside, jnp.asarray(extrapolation_value, result.dtype), result)
-    return _cast(result, jnp.asarray(x).dtype)
+    return saturated(result, jnp.asarray(x).dtype)
 
 
 def _targets(
@@ -259,20 +260,6 @@ def _apply(weights: Array, x: Array, axis: int) -> Array:
     dimensions = (((axis,), (1,)), ((), ()))
     product = lax.dot_general(x, weights, dimensions, precision=lax.Precision.HIGHEST)
     return jnp.moveaxis(product, -1, axis)
-
-
-def _work_dtype(dtype: Any) -> Any:
-    """The dtype to interpolate in: at least single, for large integers what JAX has of double."""
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return jnp.promote_types(dtype, np.float32)
-    return np.float32 if dtype.itemsize <= 2 else jnp.result_type(float)  # noqa: PLR2004 - bytes
-
-
-def _cast(x: Array, dtype: Any) -> Array:
-    if jnp.issubdtype(dtype, jnp.integer) and x.dtype != dtype:
-        info = jnp.iinfo(dtype)
-        x = jnp.clip(jnp.round(x), info.min, info.max)
-    return x.astype(dtype)
 
 
 @register("Resize", 11, 13, static=["roi", "scales", "sizes"])

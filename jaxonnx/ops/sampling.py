@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims
 from jaxonnx.ops._indices import clamp
+from jaxonnx.ops._pixels import work_dtype
 from jaxonnx.registry import register
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
@@ -47,8 +48,8 @@ def grid_sample(
         )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise InvalidModelError(f"padding_mode {padding_mode!r} is unknown")
-    work = jnp.promote_types(data.dtype, np.float32)
-    coordinates = coordinates.astype(jnp.promote_types(coordinates.dtype, np.float32))
+    work = work_dtype(data.dtype)
+    coordinates = coordinates.astype(work_dtype(coordinates.dtype))
     taps: list[list[tuple[Any, ...]]] = []
     for k, size in enumerate(data.shape[2:]):
         extent = jnp.asarray(size, coordinates.dtype)
@@ -117,19 +118,18 @@ def affine_grid(theta: ArrayLike, size: ArrayLike, /, *, align_corners: int = 0)
     ``size`` ``[n, c, d1, ..., dr]`` gives ``[n, d1, ..., dr, r]``, innermost coordinate first;
     -1 and 1 are as for GridSample. An axis of one pixel lies at 0.
     """
-    theta = jnp.asarray(theta)
-    dims = as_dims(size)[2:]
-    if theta.shape[1:] != (len(dims), len(dims) + 1):
-        raise InvalidModelError(f"theta has shape {theta.shape} for {len(dims)} dimensions")
-    work = jnp.promote_types(theta.dtype, np.float32)
-    maps = theta.astype(work).reshape(-1, *[1] * len(dims), *theta.shape[1:])
+    matrices, dims = jnp.asarray(theta), as_dims(size)[2:]
+    if matrices.shape[1:] != (len(dims), len(dims) + 1):
+        raise InvalidModelError(f"theta has shape {matrices.shape} for {len(dims)} dimensions")
+    work = work_dtype(matrices.dtype)
+    maps = jnp.expand_dims(matrices.astype(work), range(1, 1 + len(dims)))
     grid = maps[..., -1]
     for k, dim in enumerate(dims):
         extent, steps = jnp.asarray(dim, work), 2 * jnp.arange(dim, dtype=work) + 1
         line = (steps - extent) / (jnp.maximum(extent - 1, 1) if align_corners else extent)
         line = line.reshape([-1 if d == k else 1 for d in range(len(dims))])
         grid = grid + maps[..., len(dims) - 1 - k] * line[..., None]
-    return grid.astype(theta.dtype)
+    return grid.astype(matrices.dtype)
 
 
 @register("RoiAlign", 16, 22)
@@ -158,7 +158,7 @@ def roi_align(
         raise InvalidModelError(f"mode {coordinate_transformation_mode!r} is unknown")
     data = jnp.asarray(x)
     shift, least = (0.5, -np.inf) if coordinate_transformation_mode == "half_pixel" else (0, 1)
-    work = jnp.promote_types(data.dtype, np.float32)
+    work = work_dtype(data.dtype)
     boxes = jnp.asarray(rois).astype(work) * spatial_scale - shift
     pool = _mean if mode == "avg" else _largest
 

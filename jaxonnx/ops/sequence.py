@@ -108,7 +108,7 @@ def split_to_sequence(
     if size < 1:
         raise InvalidModelError(f"the size {size} of the parts is not positive")
     sizes = np.array([min(size, count - start) for start in range(0, count, size)], np.int64)
-    parts = [*split(input, sizes, axis=axis)]
+    parts = [*split(input, sizes, axis=axis)] if len(sizes) else []
     squeezed = split_ is None and not keepdims
     return [xp(p).squeeze(p, axis) for p in parts] if squeezed else parts
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, shape_is_symbolic, xp
 from jaxonnx.ops._indices import int32
+from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
 from jaxonnx.tensors import dtype_of
 
@@ -84,6 +85,7 @@ def _diagonals(rows: Any, columns: Any) -> Array:
 
 
 @register("Trilu", 14)
+@moves_words
 def trilu(input: ArrayLike, k: ArrayLike | None = None, /, *, upper: int = 1) -> Array:
     """The part of ``[..., n, m]`` matrices on and above (or below) diagonal ``k``, else 0."""
     input = jnp.asarray(input)

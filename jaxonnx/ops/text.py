@@ -57,7 +57,7 @@ def string_normalizer(
     case_change_action: str = "NONE",
     is_case_sensitive: int = 0,
     locale: str | None = None,
-    stopwords: Sequence[str] = (),
+    stopwords: Sequence[str] | None = None,
 ) -> np.ndarray:
     """Strings without stop words, in upper or lower case; one empty string where none is left.
 
@@ -75,7 +75,7 @@ def string_normalizer(
             f"case_change_action is {case_change_action!r}, expected one of {', '.join(_CHANGES)}"
         )
     form = str if is_case_sensitive else str.lower
-    stopped = {form(w) for w in stopwords}
+    stopped = {form(w) for w in stopwords or ()}
     kept = [_CHANGES[case_change_action](s) for s in x.flat if form(s) not in stopped]
     return np.array(kept or [""], STRING).reshape((1,) * (x.ndim - 1) + (-1,))
 
@@ -99,9 +99,9 @@ def tf_idf_vectorizer(
     mode: str,
     ngram_counts: Sequence[int],
     ngram_indexes: Sequence[int],
-    pool_int64s: Sequence[int] = (),
-    pool_strings: Sequence[str] = (),
-    weights: Sequence[float] = (),
+    pool_int64s: Sequence[int] | None = None,
+    pool_strings: Sequence[str] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> np.ndarray:
     """How often each n-gram of a pool occurs in ``x`` or in each of its rows, or its weight.
 
@@ -112,7 +112,7 @@ def tf_idf_vectorizer(
     Raises:
         InvalidModelError: if ``x`` has more than two dimensions, or attributes do not fit.
     """
-    x, pool = concrete(x), [*pool_int64s] or [*pool_strings]
+    x, pool = concrete(x), [*(pool_int64s or pool_strings or ())]
     if x.ndim > 2:  # noqa: PLR2004
         raise InvalidModelError(f"the shape is {list(x.shape)}, expected [C] or [N, C]")
     if mode not in ("TF", "IDF", "TFIDF"):
@@ -131,12 +131,12 @@ def tf_idf_vectorizer(
     counts = np.minimum(counts, 1) if mode == "IDF" else counts
     values = counts if mode == "TF" else counts * scale
     out = np.zeros((len(rows), max(ngram_indexes, default=-1) + 1), np.float32)
-    np.add.at(out, (np.s_[:], np.asarray(ngram_indexes, np.int64)), values)
+    np.add.at(out.T, np.asarray(ngram_indexes, np.int64), values.T)
     return out if x.ndim > 1 else out[0]
 
 
 def _ngrams(pool: Sequence[Any], starts: Sequence[int]) -> dict[tuple[Any, ...], int]:
-    """The number of each n-gram of a pool, where those of length ``n`` begin at ``starts[n - 1]``."""
+    """The number of each n-gram of a pool; those of length ``n`` begin at ``starts[n - 1]``."""
     found: dict[tuple[Any, ...], int] = {}
     for length, (first, last) in enumerate(itertools.pairwise([*starts, len(pool)]), start=1):
         if not 0 <= first <= last <= len(pool) or (last - first) % length:

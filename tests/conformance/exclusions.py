@@ -1,7 +1,29 @@
 """What of ONNX's backend suite is not passed yet, and why; a case that passes fails the run."""
 
-OPERATORS: dict[str, str] = {}
+_QUANTISED = (
+    *("ConvInteger", "DequantizeLinear", "MatMulInteger"),
+    *("QLinearConv", "QLinearMatMul", "QuantizeLinear"),
+)
+_TRAINING = ("Adagrad", "Adam", "Gradient", "Momentum")
+_CLASSICAL = ("ArrayFeatureExtractor", "Binarizer", "TreeEnsemble")
+
+OPERATORS: dict[str, str] = {
+    **dict.fromkeys(_QUANTISED, "quantised operators are not there yet"),
+    **{f"ai.onnx.ml::{n}": "classical models are not there yet" for n in _CLASSICAL},
+    **{f"ai.onnx.preview.training::{n}": "training is not there yet" for n in _TRAINING},
+    "ImageDecoder": "it decodes files, which needs an image library",
+    "RandomUniformLike": "random numbers are not there yet",
+}
 """Operators without an implementation: every case with one of them is refused while loading."""
 
-CASES: dict[str, str] = {}
+CASES: dict[str, str] = {
+    **{
+        f"test_training_dropout{suffix}": "the expected mask is that of NumPy's generator"
+        for suffix in ("", "_default", "_default_mask", "_mask")
+    },
+    "test_attention_4d_causal_fp16_expanded": (
+        "two values are 2 units in the last place off those expected, which are further from the "
+        "exact ones: XLA rounds to half precision less often than NumPy"
+    ),
+}
 """Single cases."""

@@ -42,8 +42,8 @@ def _array(printed, dtype):
     """Printed values rounded to a floating dtype, or truncated into the range of integers."""
     values = np.array(printed["values"], printed["dtype"]).reshape(printed["shape"])
     if np.issubdtype(dtype, np.integer):
-        limits = np.iinfo(dtype)
-        whole = [limits.max if v > limits.max else int(max(v, limits.min)) for v in values.flat]
+        limits, flat = np.iinfo(dtype), values.ravel().tolist()
+        whole = [limits.max if v > limits.max else int(max(v, limits.min)) for v in flat]
         return np.array(whole, dtype).reshape(values.shape)
     with np.errstate(over="ignore"):
         return values.astype(dtype)

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
@@ -26,13 +24,13 @@ def label_encoder(
     default_int64: int = -1,
     default_string: str = "_Unused",
     default_tensor: np.ndarray | None = None,
-    keys_floats: Sequence[float] = (),
-    keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[str] = (),
+    keys_floats: Sequence[float] | None = None,
+    keys_int64s: Sequence[int] | None = None,
+    keys_strings: Sequence[str] | None = None,
     keys_tensor: np.ndarray | None = None,
-    values_floats: Sequence[float] = (),
-    values_int64s: Sequence[int] = (),
-    values_strings: Sequence[str] = (),
+    values_floats: Sequence[float] | None = None,
+    values_int64s: Sequence[int] | None = None,
+    values_strings: Sequence[str] | None = None,
     values_tensor: np.ndarray | None = None,
 ) -> Array:
     """The value whose key equals an element, else the default; the derivative is 0.
@@ -61,12 +59,12 @@ def label_encoder_2(
     default_float: float = -0.0,
     default_int64: int = -1,
     default_string: str = "_Unused",
-    keys_floats: Sequence[float] = (),
-    keys_int64s: Sequence[int] = (),
-    keys_strings: Sequence[str] = (),
-    values_floats: Sequence[float] = (),
-    values_int64s: Sequence[int] = (),
-    values_strings: Sequence[str] = (),
+    keys_floats: Sequence[float] | None = None,
+    keys_int64s: Sequence[int] | None = None,
+    keys_strings: Sequence[str] | None = None,
+    values_floats: Sequence[float] | None = None,
+    values_int64s: Sequence[int] | None = None,
+    values_strings: Sequence[str] | None = None,
 ) -> Array:
     """The value whose key has the same bits as an element, else the default.
 
@@ -86,12 +84,12 @@ def label_encoder_1(
     x: ArrayLike,
     /,
     *,
-    classes_strings: Sequence[str] = (),
+    classes_strings: Sequence[str] | None = None,
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Array:
     """Strings to their positions in ``classes_strings``, or positions to the strings."""
-    classes = np.array(classes_strings, STRING)
+    classes = np.array(classes_strings or (), STRING)
     numbers = np.arange(len(classes), dtype=np.int64)
     if isinstance(x, np.ndarray) and x.dtype == STRING:
         return _look_up(x, classes, numbers, default_int64)
@@ -100,9 +98,9 @@ def label_encoder_1(
 
 def _table(
     title: str,
-    floats: Sequence[float],
-    ints: Sequence[int],
-    strings: Sequence[str],
+    floats: Sequence[float] | None,
+    ints: Sequence[int] | None,
+    strings: Sequence[str] | None,
     tensor: np.ndarray | None = None,
 ) -> np.ndarray:
     """The one of the tables that is given."""

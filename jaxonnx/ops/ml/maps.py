@@ -22,8 +22,8 @@ def zip_map(
     x: ArrayLike,
     /,
     *,
-    classlabels_int64s: Sequence[int] = (),
-    classlabels_strings: Sequence[str] = (),
+    classlabels_int64s: Sequence[int] | None = None,
+    classlabels_strings: Sequence[str] | None = None,
 ) -> list[dict[Any, Array]]:
     """A sequence of one map for each row of ``x``, from the labels to the row's elements.
 
@@ -32,7 +32,7 @@ def zip_map(
     """
     if bool(classlabels_int64s) == bool(classlabels_strings):
         raise InvalidModelError("exactly one of the classlabels_* is to be given")
-    labels = classlabels_int64s or classlabels_strings
+    labels = classlabels_int64s or classlabels_strings or ()
     rows: Any = xp(x).reshape(x, (1, -1)) if np.ndim(x) < 2 else x  # noqa: PLR2004
     if rows.ndim != 2 or rows.shape[1] != len(labels):  # noqa: PLR2004
         raise InvalidModelError(f"{len(labels)} labels for an input of shape {list(np.shape(x))}")
@@ -74,15 +74,15 @@ def dict_vectorizer(
     x: Mapping[Any, Any],
     /,
     *,
-    int64_vocabulary: Sequence[int] = (),
-    string_vocabulary: Sequence[str] = (),
+    int64_vocabulary: Sequence[int] | None = None,
+    string_vocabulary: Sequence[str] | None = None,
 ) -> Array:
     """The values of a map in the order of a vocabulary of its keys, 0 or empty where it has none.
 
     Raises:
         InvalidModelError: if a key is not in the vocabulary.
     """
-    vocabulary = int64_vocabulary or string_vocabulary
+    vocabulary = int64_vocabulary or string_vocabulary or ()
     unknown = [k for k in x if k not in vocabulary]
     if unknown:
         raise InvalidModelError(f"key {unknown[0]!r} is not in the vocabulary")

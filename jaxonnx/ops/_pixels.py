@@ -1,0 +1,28 @@
+"""The types to compute pixels in."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+_SINGLE = 4
+"""The bytes of a single."""
+
+
+def work_dtype(dtype: Any) -> Any:
+    """The dtype to interpolate in: at least single, for large integers what JAX has of double."""
+    if jnp.issubdtype(dtype, jnp.inexact):
+        return dtype if dtype.itemsize >= _SINGLE else np.dtype(np.float32)
+    return np.dtype(np.float32) if dtype.itemsize < _SINGLE else jnp.result_type(float)
+
+
+def saturated(x: Array, dtype: Any) -> Array:
+    """Floats as ``dtype``; integers take the nearest value they have, at halves the even one."""
+    if not jnp.issubdtype(dtype, jnp.integer) or x.dtype == dtype:
+        return x.astype(dtype)
+    info = jnp.iinfo(dtype)
+    high = np.asarray(info.max, x.dtype)
+    if int(high) > info.max:  # rounded up to what the integers do not have
+        high = np.nextafter(high, np.zeros_like(high))
+    return jnp.clip(jnp.round(x), np.asarray(info.min, x.dtype), high).astype(dtype)
