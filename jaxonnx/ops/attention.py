@@ -322,7 +322,7 @@ def linear_attention(
     scale: float = 0.0,
     update_rule: str = "gated_delta",
 ) -> tuple[Array, Array]:
-    """Attention with a recurrent state per head in place of the softmax, in float32.
+    """Attention with a recurrent state per head in place of the softmax; half types in float32.
 
     Each step decays the state by ``exp(decay)`` (gated), takes from the value what the state
     gives for the key and scales it by ``beta`` (delta), adds ``outer(key, value)``, and reads
@@ -339,8 +339,11 @@ def linear_attention(
     if takes != (decay is not None, beta is not None):
         raise InvalidModelError(f"decay and beta are not the ones that {update_rule!r} takes")
 
+    dtype = kept = jnp.asarray(query).dtype
+    wide = np.promote_types(dtype, np.float32)
+
     def by_time(x: Any, heads: int) -> Array:  # (sequence, batch, heads, size)
-        return _unpacked(jnp.asarray(x), heads).astype(np.float32).swapaxes(0, 1)
+        return _unpacked(jnp.asarray(x), heads).astype(wide).swapaxes(0, 1)
 
     def step(state: Array, now: Any) -> tuple[Array, Array]:
         q, k, v, g, b = now
@@ -355,11 +358,10 @@ def linear_attention(
     g = None if decay is None else by_time(decay, kv_num_heads)
     b = None if beta is None else by_time(beta, jnp.shape(beta)[-1])
     start = jnp.zeros_like(k, shape=(*k.shape[1:], v.shape[-1]))
-    kept = jnp.asarray(query).dtype
     if past_state is not None:
         kept = jnp.asarray(past_state).dtype
-        start = start + jnp.asarray(past_state).astype(np.float32)
+        start = start + jnp.asarray(past_state).astype(wide)
     state, read = lax.scan(step, start, (q, k, v, g, b))
     read = read.reshape(*read.shape[:2], q_num_heads * v.shape[-1]).swapaxes(0, 1)
     read = (scale or 1 / math.sqrt(q.shape[-1])) * read
-    return read.astype(jnp.asarray(query).dtype), state.astype(kept)
+    return read.astype(dtype), state.astype(kept)

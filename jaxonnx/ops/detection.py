@@ -63,7 +63,7 @@ def _bounded_unique(
     along = (axis or 0) % data.ndim
     n = data.shape[along]
     _, first, inverse, counts = jnp.unique(data, True, True, True, axis=along, size=n)
-    count = jnp.count_nonzero(counts)
+    count = jnp.count_nonzero(counts).astype(np.int32)
     if not sorted:
         order = jnp.argsort(jnp.where(counts > 0, first, n)).astype(np.int32)
         first, counts, inverse = first[order], counts[order], jnp.argsort(order)[inverse]
@@ -91,7 +91,8 @@ def unique(x: ArrayLike, /, *, axis: int | None = None, sorted: int = 1, outputs
     along = axis or 0
     # Numbers instead of the elements, which may be strings: slices are compared as rows of them.
     _, codes = np.unique(value, return_inverse=True)
-    rows = np.moveaxis(codes.reshape(data.shape), along, 0).reshape(data.shape[along], -1)
+    rest = data.size // data.shape[along] if data.size else 0
+    rows = np.moveaxis(codes.reshape(data.shape), along, 0).reshape(data.shape[along], rest)
     _, first, inverse, counts = np.unique(rows, True, True, True, axis=0)
     inverse = inverse.reshape(-1)
     if not sorted:
@@ -115,25 +116,27 @@ def _bounded_non_max_suppression(
 ) -> Padded:
     boxes, scores = (lax.stop_gradient(jnp.asarray(v)) for v in (boxes, scores))
     sides, n = _corners(boxes, center_point_box), boxes.shape[1]
+    if n == 0:
+        return Padded(jnp.full((size, 3), -1, np.int64), jnp.asarray(0), 0)
     limit, overlap, least = (
         None if v is None else jnp.reshape(jnp.asarray(v), ())
         for v in (max_output_boxes_per_class, iou_threshold, score_threshold)
     )
     allowed = scores >= (-np.inf if least is None else least)
-    limit = 0 if limit is None else limit
+    limit = np.asarray(0, np.int32) if limit is None else limit
     overlap = np.float32(0) if overlap is None else overlap
 
     def select(sides: Any, scores: Any, left: Any) -> Any:
         def step(state: Any, number: Any) -> Any:
             left = state
-            best = jnp.argmax(jnp.where(left, scores, -np.inf), axis=0)
-            best = jnp.where(left[best], best, jnp.argmax(left)).astype(np.int32)
+            best = lax.argmax(jnp.where(left, scores, -np.inf), 0, np.int32)
+            best = jnp.where(left[best], best, lax.argmax(left, 0, np.int32))
             found = left[best] & (number < limit)
             apart = ~(_overlaps(sides[best], sides) > overlap)
-            left = left & apart & (jnp.arange(n) != best)
+            left = left & apart & (jnp.arange(n, dtype=np.int32) != best)
             return jnp.where(found, left, False), jnp.where(found, best, -1)
 
-        return lax.scan(step, left, jnp.arange(min(n, size + 1), dtype=np.int32))[1]
+        return lax.scan(step, left, jnp.arange(min(n, size + 1), dtype=limit.dtype))[1]
 
     over_classes = jax.vmap(select, in_axes=(None, 0, 0))
     chosen = jax.vmap(over_classes)(sides, scores, allowed)

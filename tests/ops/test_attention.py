@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 import jaxonnx
 from jaxonnx import ops
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.tensors import dtype_of
 
 attention: Any = ops.attention
 INF = np.inf
@@ -23,12 +24,6 @@ INF = np.inf
 def normal(*shapes, seed=0):
     rng = np.random.default_rng(seed)
     return [rng.normal(size=s).astype(np.float32) for s in shapes]
-
-
-def mean_of_seen(seen, v):
-    """With a query of zeros every key that is seen weighs the same; none gives 0."""
-    seen = np.asarray(seen, np.float32)
-    return seen @ v / np.maximum(seen.sum(-1, keepdims=True), 1)
 
 
 def seen_by(queries, keys, batch=1, **options):
@@ -224,16 +219,10 @@ def test_dtypes(dtype, precision):
         y, *_, weights = attention(
             q, k, v, softmax_precision=precision, outputs=4, qk_matmul_output_mode=3
         )
-    assert weights.dtype == dtype
-    coarse = [np.dtype(dtype)] + (
-        [] if precision is None else [jaxonnx.tensors.dtype_of(precision)]
-    )
-    tolerance = (
-        max(helpers.TOLERANCE[d.name][0] for d in coarse if d != np.float64)
-        if {d.name for d in coarse} != {"float64"}
-        else 1e-5
-    )
-    np.testing.assert_allclose(y.astype(np.float32), exact, rtol=4 * tolerance, atol=tolerance)
+    assert y.dtype == weights.dtype == dtype
+    names = {"float32", np.dtype(dtype).name, dtype_of(precision or 1).name}
+    rtol, atol = max(helpers.TOLERANCE[n] for n in names)
+    np.testing.assert_allclose(y.astype(np.float32), exact, rtol=4 * rtol, atol=4 * atol)
 
 
 def test_values_of_another_type():
@@ -374,7 +363,7 @@ def test_flex_attention():
 
 def test_flex_attention_node():
     q, k, v = normal((1, 2, 3, 4), (1, 1, 5, 4), (1, 1, 5, 4))
-    options = {"score_mod": graph("s", ["Neg"]), "prob_mod": graph("p", ["Neg"])}
+    options: Any = {"score_mod": graph("s", ["Neg"]), "prob_mod": graph("p", ["Neg"])}
     model = helpers.node_model(
         "FlexAttention", [q, k, v], opset=1, domain="ai.onnx.preview", **options
     )
