@@ -80,13 +80,20 @@ class Program:
             DataDependentShapeError: if the model cannot be one program, but is to be traced.
         """
         inside = _is_inside_a_trace((params, inputs))
-        if not inside and not all(p.compiled for p in self.runner.phases):
+        if not inside and self._in_phases:
             outputs = [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
         else:
             outputs = self._call_whole(params, inputs, inside)
         outputs = outputs if inside else cut(outputs)
         specs = self.plan.outputs
         return outputs[0] if len(specs) == 1 else Outputs(outputs, [s.name for s in specs])
+
+    @property
+    def _in_phases(self) -> bool:
+        """Whether it is known before anything has run that no program can hold the graph."""
+        given = self.plan.graph.given
+        text = any(n in given and given[n].dtype.kind == "T" for n in self.plan.graph.outputs)
+        return text or not all(p.compiled for p in self.runner.phases)
 
     def _call_whole(self, params: Arrays, inputs: Arrays, inside: bool) -> list[Any]:
         static, traced = self._split(inputs)

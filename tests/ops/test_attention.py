@@ -220,7 +220,7 @@ def test_dtypes(dtype, precision):
             q, k, v, softmax_precision=precision, outputs=4, qk_matmul_output_mode=3
         )
     assert y.dtype == weights.dtype == dtype
-    names = {"float32", np.dtype(dtype).name, dtype_of(precision or 1).name}
+    names = {"float32", np.dtype(dtype).name, str(dtype_of(precision or 1))}
     rtol, atol = max(helpers.TOLERANCE[n] for n in names)
     np.testing.assert_allclose(y.astype(np.float32), exact, rtol=4 * rtol, atol=4 * atol)
 

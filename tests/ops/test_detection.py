@@ -303,14 +303,14 @@ def test_a_detector():
     """One program per number of boxes that come out; with buckets, per power of two."""
     exact, buckets = jaxonnx.load(detector()), jaxonnx.load(detector(), buckets="pow2")
     logits = f32([[[3, 2, -1, 2.5, 1, 0.5]]])
-    cases = [logits, logits * f32([1, 1, 1, 1, 1, -1]), -abs(logits), abs(logits) - 2.25]
-    kept = [[0, 3, 5], [0, 3], [], [0, 3]]
+    cases = [logits, logits * f32([1, 1, 1, 1, 1, -1]), -abs(logits), logits - 2.75, logits - 2.25]
+    kept = [[0, 3, 5], [0, 3], [], [0], [0, 3]]
     for logit, boxes in zip(cases, kept, strict=True):
         for model in (exact, buckets):
             found = model(BOXES, logit)
             np.testing.assert_allclose(np.sort(found, axis=1), 2 * np.sort(BOXES[:, boxes], axis=1))
-    # the scores, then the rest for 3, 2 and 0 boxes; for buckets of 4, 2 and 1
-    assert exact._program.runner.compilations == 4
+    # the scores, then the rest for 3, 2, 0 and 1 boxes; for buckets of 4, 2 and 1
+    assert exact._program.runner.compilations == 5
     assert buckets._program.runner.compilations == 4
     grads = jax.grad(lambda m: m(BOXES, logits).sum())(exact).params
     assert_close(grads["scale"], BOXES[:, [0, 3, 5]].sum())

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import onnx
 import pytest
 from helpers import assert_close, f32, i64, run_node, strings, text_model
 
@@ -66,8 +67,6 @@ def test_the_last_of_equal_keys_counts():
 
 
 def tensor(values):
-    import onnx
-
     if values.dtype == STRING:
         values = values.astype(object)
     return onnx.numpy_helper.from_array(values)
