@@ -15,6 +15,7 @@ import onnx.helper
 from jaxonnx.errors import InputError, JaxonnxError
 from jaxonnx.model import Model, load
 from jaxonnx.registry import normalize_domain
+from jaxonnx.schema import newest_opset
 from jaxonnx.tensors import type_of
 
 
@@ -113,7 +114,7 @@ class Backend(onnx.backend.base.Backend):
             [onnx.ValueInfoProto(name=n) for n in node.output if n],
         )
         domain = normalize_domain(node.domain)
-        opset = kwargs.get("opset_version") or _NEWEST_OPSET.get(domain, lambda: 1)()
+        opset = kwargs.get("opset_version") or newest_opset(domain) or 1
         opsets = [onnx.helper.make_opsetid(domain, opset)]
         model = onnx.helper.make_model(graph, opset_imports=opsets)
         return cls.run_model(model, inputs, device)
@@ -122,9 +123,6 @@ class Backend(onnx.backend.base.Backend):
     def supports_device(cls, device: str) -> bool:
         """Whether JAX has the device: ``"CPU"`` always, ``"CUDA"`` and ``"TPU"`` where they are."""
         return _device(device) is not None
-
-
-_NEWEST_OPSET = {"": onnx.defs.onnx_opset_version, "ai.onnx.ml": onnx.defs.onnx_ml_opset_version}
 
 
 def _device(name: str) -> Any:

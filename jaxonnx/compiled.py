@@ -111,6 +111,6 @@ class Compiled:
 def _as_declared(value: Any, spec: Spec) -> Any:
     """``value`` if it has the declared dtype; dimensions take any integer one."""
     dtype = getattr(value, "dtype", None)
-    if None in (dtype, spec.dtype) or is_symbolic(value) or dtype == spec.dtype:
+    if dtype is None or spec.dtype is None or is_symbolic(value) or dtype == spec.dtype:
         return value
     raise InvalidModelError(f"output {spec.name!r} is {dtype}, but the model declares {spec}")

@@ -42,31 +42,24 @@ def abstract(specs: Sequence[Spec], constraints: Sequence[str]) -> dict[str, jax
     Raises:
         InputError: if an input has no declared rank or dtype.
     """
-    shapes = {s.name: _named(s) for s in specs}
-    names = [d for dims in shapes.values() for d in dims if isinstance(d, str)]
+    shapes = [_named(s) for s in specs]
+    names = [d for dims in shapes for d in dims if isinstance(d, str)]
     known = identifiers(n for n in names if not _is_expression(n, names))
     known |= {n: _rename(n, known) for n in names if n not in known}
     scope = jax.export.SymbolicScope([_rename(c, known) for c in constraints])
+    texts = [", ".join(known[d] if isinstance(d, str) else str(d) for d in dims) for dims in shapes]
     with jax.enable_x64(True):
         return {
-            s.name: jax.ShapeDtypeStruct(
-                jax.export.symbolic_shape(
-                    ", ".join(known[d] if isinstance(d, str) else str(d) for d in shapes[s.name]),
-                    scope=scope,
-                ),
-                s.dtype,
-            )
-            for s in specs
+            s.name: jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=scope), s.dtype)
+            for s, text in zip(specs, texts, strict=True)
         }
 
 
 def _named(spec: Spec) -> tuple[int | str, ...]:
     """The declared shape with a name of its own for each unknown size."""
-    if spec.shape is None or spec.dtype is None:
+    if spec.labels is None or spec.dtype is None or spec.kinds:
         raise InputError(f"input {spec.name!r} has no declared rank or dtype: {spec}")
-    return tuple(
-        f"{spec.name}_{k}" if d is None or d == "?" else d for k, d in enumerate(spec.shape)
-    )
+    return spec.labels
 
 
 def _is_expression(name: str, names: Sequence[str]) -> bool:

@@ -20,6 +20,9 @@ from jaxonnx.tensors import decode, decode_sparse, dtype_of
 _OPSETS_ARE_STATED = 3
 """Before this IR version a model stated no opset, and had opset 1."""
 
+_LISTED = 5
+"""The most nodes that a message lists for an operator."""
+
 FunctionKey = tuple[str, str, str]
 
 
@@ -147,6 +150,20 @@ class _Frame:
             )
         return self.scope[name] if name else ""
 
+    def binding(self, attribute: onnx.AttributeProto, where: str) -> Any:
+        """What an attribute of the enclosing function is that ``attribute`` refers to."""
+        if attribute.ref_attr_name not in self.bindings:
+            raise InvalidModelError(
+                f"{where}: attribute {attribute.name!r} refers to {attribute.ref_attr_name!r}, "
+                "which is no attribute of an enclosing function"
+            )
+        return self.bindings[attribute.ref_attr_name]
+
+    def enter(self, name: str) -> "_Frame":
+        """The frame of a subgraph, which sees the names of this one."""
+        scope, path = collections.ChainMap({}, self.scope), (*self.path, name)
+        return dataclasses.replace(self, scope=scope, targets={}, path=path, constants={})
+
 
 @dataclasses.dataclass
 class _Reader:
@@ -168,21 +185,18 @@ class _Reader:
 
     def graph(self, proto: onnx.GraphProto, frame: _Frame) -> Graph:
         """A main graph or subgraph."""
-        names, scope, stored = [i.name for i in proto.input], frame.scope, stored_names(proto)
+        names, stored = [i.name for i in proto.input], stored_names(proto)
         refuse_duplicates(names, stored, proto.node, frame.title)
-        scope.update({n: self.fresh(n) for n in names})
-        initializers = {}
-        for name, array in self.initializers(proto):
-            if name not in names:
-                scope[name] = self.fresh(name)
-            initializers[scope[name]] = array
+        for name in dict.fromkeys([*names, *stored]):  # a stored input is one value, its default
+            frame.scope[name] = self.fresh(name)
+        initializers = {frame.scope[n]: array for n, array in self.initializers(proto)}
         nodes = tuple(self.nodes(proto.node, frame))
         if any(not o.name for o in proto.output):
             raise InvalidModelError(f"an output of {frame.title} has no name")
         outputs = tuple(frame.resolve(o.name, "an output of") for o in proto.output)
         if frame.path:  # IR version 3 lists a subgraph's initializers as inputs that nothing feeds
             names = [n for n in names if n not in stored]
-        inputs = tuple(scope[n] for n in names)
+        inputs = tuple(frame.scope[n] for n in names)
         specs = tuple(map(spec_of, proto.output)) if frame.path else ()
         return Graph(inputs, outputs, nodes, initializers, frame.constants, specs)
 
@@ -295,41 +309,35 @@ class _Reader:
 
     def attributes(self, proto: onnx.NodeProto, frame: _Frame) -> dict[str, Any]:
         """Attribute values of a node; references are replaced by the function call's values."""
+        where = f"node {proto.name!r} ({proto.op_type}) in {frame.title}"
         values: dict[str, Any] = {}
         for attribute in proto.attribute:
-            name, where = attribute.name, f"node {proto.name!r} ({proto.op_type}) in {frame.title}"
+            name = attribute.name
             if name in values:
                 raise InvalidModelError(f"{where} has the attribute {name!r} twice")
             if name in LEGACY_ATTRIBUTES:
                 continue
             if attribute.ref_attr_name:
-                if attribute.ref_attr_name not in frame.bindings:
-                    raise InvalidModelError(
-                        f"{where}: attribute {name!r} refers to {attribute.ref_attr_name!r}, which "
-                        "is no attribute of an enclosing function"
-                    )
-                if frame.bindings[attribute.ref_attr_name] is not None:
-                    values[name] = frame.bindings[attribute.ref_attr_name]
+                values[name] = frame.binding(attribute, where)
             elif attribute.type == onnx.AttributeProto.GRAPH:
-                path = (*frame.path, f"{proto.name or proto.op_type}.{name}")
-                scope = collections.ChainMap({}, frame.scope)
-                inner = dataclasses.replace(frame, scope=scope, targets={}, path=path, constants={})
+                inner = frame.enter(f"{proto.name or proto.op_type}.{name}")
                 values[name] = self.graph(attribute.g, inner)
             else:
                 values[name] = read_attribute(attribute, where, self.folder)
-        return values
+        return {n: v for n, v in values.items() if v is not None}
 
     def refuse_unsupported(self) -> None:
         """Raise one error for everything that is not supported."""
         if not self.unsupported:
             return
-        lines = [
-            f"  {fault} (node {', '.join(places[:5])}"
-            f"{f' and {len(places) - 5} more' if len(places) > 5 else ''})"  # noqa: PLR2004
-            for fault, places in self.unsupported.items()
-        ]
-        listed = "\n".join(lines)
+        listed = "\n".join(f"  {f} (node {_listed(p)})" for f, p in self.unsupported.items())
         raise UnsupportedOpError(f"the model uses operators that jaxonnx does not have:\n{listed}")
+
+
+def _listed(places: Sequence[str]) -> str:
+    """The first places, and how many there are more."""
+    rest = len(places) - _LISTED
+    return ", ".join(places[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _key(proto: onnx.NodeProto | onnx.FunctionProto, name: str) -> FunctionKey:

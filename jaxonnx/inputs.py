@@ -13,6 +13,9 @@ from jaxonnx.plan import Spec
 
 _PYTHON = (bool, int, float, complex, list, tuple)
 
+_LISTED = 5
+"""The most optional inputs that messages list."""
+
 
 def bind(
     specs: Sequence[Spec],
@@ -62,7 +65,7 @@ def _is_map(value: Mapping[Any, Any], specs: Mapping[str, Spec], required: Seque
 def _signature(specs: Sequence[Spec], defaults: Collection[str]) -> str:
     parts = [f"{s.name!r}: {s}" for s in specs if s.name not in defaults]
     optional = [f"{s.name!r}: {s} (optional)" for s in specs if s.name in defaults]
-    if len(optional) > 5:  # noqa: PLR2004 - old models list all their weights
+    if len(optional) > _LISTED:  # old models list all their weights
         optional = [f"{len(optional)} optional ones"]
     return ", ".join(parts + optional) or "no inputs"
 
@@ -134,17 +137,22 @@ def _to_numpy(value: Any, spec: Spec) -> np.ndarray:
 
 def _from_python(array: np.ndarray, dtype: Any) -> np.ndarray:
     """Python numbers in ``dtype``, if it is of their kind or a wider one and holds them."""
-    order = (np.bool_, np.integer, np.inexact, np.complexfloating)
-    rank = lambda d: max((k for k, t in enumerate(order) if jnp.issubdtype(d, t)), default=-1)  # noqa: E731
     if array.dtype.kind not in "biufc" or dtype.kind == "T":
         return array
-    if array.size and (rank(array.dtype) > rank(dtype) or min(rank(array.dtype), rank(dtype)) == 0):
+    given, wanted = _rank(array.dtype), _rank(dtype)
+    if array.size and (given > wanted or 0 in (given, wanted)):
         return array
     with np.errstate(over="raise", invalid="raise"):
         cast = array.astype(dtype)
     if jnp.issubdtype(dtype, np.integer) and not np.array_equal(cast.astype(array.dtype), array):
         raise OverflowError(f"{array.tolist()} is out of the range of {dtype.name}")
     return cast
+
+
+def _rank(dtype: Any) -> int:
+    """0 for booleans, 1 for integers, 2 for real and 3 for complex floats, -1 for all else."""
+    order = (np.bool_, np.integer, np.inexact, np.complexfloating)
+    return max((k for k, t in enumerate(order) if jnp.issubdtype(dtype, t)), default=-1)
 
 
 def _remedy(value: Any, declared: np.dtype) -> str:

@@ -8,10 +8,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
-from jaxonnx.errors import StaticValueError
+from jaxonnx.checks import refuse_transpose
 from jaxonnx.known import x64_enabled, xp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -66,7 +64,11 @@ def _readable(value: Any) -> Any:
 
 
 def forward_only(value: Any, message: str) -> Any:
-    """``value``, whose reverse derivative is an error that says ``message``."""
+    """``value``, of which there are forward derivatives only: reverse ones raise ``message``.
+
+    Raises:
+        StaticValueError: when a reverse derivative is taken.
+    """
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return value
 
@@ -74,19 +76,5 @@ def forward_only(value: Any, message: str) -> Any:
     def same(x: Any) -> Any:
         return x
 
-    same.defjvp(lambda primals, tangents: (same(*primals), _forward.bind(*tangents, text=message)))
+    same.defjvp(lambda primals, tangents: (same(*primals), refuse_transpose(*tangents, message)))
     return same(value)
-
-
-def _refuse_reverse(cotangent: Any, x: Any, *, text: str) -> Any:
-    del cotangent, x
-    raise StaticValueError(text)
-
-
-# JAX's own linear_call, which could say this, has no rule for vmap.
-_forward = Primitive("jaxonnx_forward_only")
-_forward.def_impl(lambda x, *, text: x)
-_forward.def_abstract_eval(lambda x, *, text: x)
-ad.deflinear2(_forward, _refuse_reverse)
-batching.defvectorized(_forward)
-mlir.register_lowering(_forward, lambda ctx, x, *, text: [x])

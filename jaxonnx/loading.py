@@ -12,7 +12,12 @@ from jaxonnx.errors import InputError
 from jaxonnx.graph import opsets_of, read_graph, spec_of
 from jaxonnx.inputs import bind
 from jaxonnx.optimize import fold_constants, prune
-from jaxonnx.parameters import static_cone, take_parameters
+from jaxonnx.parameters import (
+    CONSTANT_PARAMETER_BYTES,
+    FOLDED_PARAMETER_BYTES,
+    static_cone,
+    take_parameters,
+)
 from jaxonnx.plan import Graph, Plan, Spec
 from jaxonnx.source import read
 
@@ -31,10 +36,10 @@ def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[st
     graph = prune(graph)
     cone = static_cone(graph)
     defaults = {s.name for s in inputs if s.name in graph.initializers}
-    graph, params = take_parameters(graph, cone.pinned)
+    graph, params = take_parameters(graph, cone.pinned, CONSTANT_PARAMETER_BYTES)
     with jax.enable_x64(True):
         graph = fold_constants(graph, params, defaults)
-    graph, folded = take_parameters(graph, cone.pinned)
+    graph, folded = take_parameters(graph, cone.pinned, FOLDED_PARAMETER_BYTES)
     params |= folded
     plan = Plan(
         graph=prune(graph),
@@ -83,7 +88,7 @@ def _metadata(proto: onnx.ModelProto) -> dict[str, str]:
     return {k: v for k, v in fields.items() if v} | own
 
 
-def check_bounds(graph: Graph, bounds: Mapping[str, int]) -> dict[str, int]:
+def checked_bounds(graph: Graph, bounds: Mapping[str, int]) -> dict[str, int]:
     """``bounds``, if each names a node of the main graph that can have one.
 
     Raises:
@@ -93,8 +98,7 @@ def check_bounds(graph: Graph, bounds: Mapping[str, int]) -> dict[str, int]:
         name
         for node in graph.nodes
         if node.operator is not None and node.operator.bounded is not None
-        for name in (node.name, *node.outputs)
-        if name
+        for name in node.names
     }
     for name in bounds:
         if name not in able:

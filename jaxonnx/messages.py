@@ -8,6 +8,11 @@ from jaxonnx.errors import JaxonnxError, StaticValueError
 from jaxonnx.known import as_dims, is_known, is_symbolic
 from jaxonnx.plan import Node
 
+_RUNNING = "while running"
+
+_FEW = 8
+"""The most elements of a known value that messages show."""
+
 
 @contextlib.contextmanager
 def notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
@@ -17,15 +22,17 @@ def notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, StaticValueError):
             error.node = node  # the outermost one in the end: where a plan can be split
-        present = getattr(error, "__notes__", [])
-        if not (isinstance(error, JaxonnxError) and node.label in str(error)) and not any(
-            note.startswith("while running") for note in present
-        ):
-            inputs = ", ".join(
-                f"{n!r}: {describe(a)}" for n, a in zip(node.inputs, args, strict=True) if n
-            )
-            error.add_note(f"while running {node.label} with {inputs or 'no inputs'}")
+        if not _says_where(error, node):
+            pairs = zip(node.inputs, args, strict=True)
+            inputs = ", ".join(f"{n!r}: {describe(a)}" for n, a in pairs if n) or "no inputs"
+            error.add_note(f"{_RUNNING} {node.label} with {inputs}")
         raise
+
+
+def _says_where(error: Exception, node: Node) -> bool:
+    """Whether an error names the node, or has the note of one inside of it."""
+    named = isinstance(error, JaxonnxError) and node.label in str(error)
+    return named or any(n.startswith(_RUNNING) for n in getattr(error, "__notes__", ()))
 
 
 def describe(value: Any) -> str:
@@ -35,8 +42,7 @@ def describe(value: Any) -> str:
     if not hasattr(value, "dtype"):
         return type(value).__name__
     text = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
-    small = is_known(value) and value.size <= 8  # noqa: PLR2004 - what fits in a line
-    return f"{text} = {value.tolist()}" if small else text
+    return f"{text} = {value.tolist()}" if is_known(value) and value.size <= _FEW else text
 
 
 def value_dependent(nodes: Sequence[Node]) -> str:

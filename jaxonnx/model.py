@@ -13,7 +13,7 @@ from jax import core
 from jaxonnx import dims
 from jaxonnx.errors import InputError
 from jaxonnx.inputs import bind
-from jaxonnx.loading import build_plan, check_bounds
+from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.plan import Options, Spec
 from jaxonnx.program import Program
 
@@ -50,10 +50,15 @@ def load(
     Raises:
         InvalidModelError: if the model breaks the ONNX specification.
         UnsupportedOpError: if it has operators that are not implemented; all are listed.
-        InputError: if ``source`` or a value in ``constants`` is of the wrong kind.
+        InputError: if ``source`` or a value in ``constants`` is of the wrong kind, or another
+            option names what the model does not have.
+        OSError: if a file cannot be read.
     """
+    if buckets not in (None, "pow2"):
+        raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
     plan, params = build_plan(source, constants or {})
-    options = Options(tuple(constraints), check_bounds(plan.graph, bounds or {}), buckets == "pow2")
+    limits = checked_bounds(plan.graph, bounds or {})
+    options = Options(tuple(constraints), limits, buckets == "pow2")
     with core.eval_context(), jax.enable_x64(True):
         arrays = {n: jnp.asarray(a) for n, a in params.items()}
     return Model(arrays, Program(plan, options))
@@ -86,6 +91,9 @@ class Model:
         Raises:
             InputError: if a name, the count, a dtype, a rank or a size is wrong.
             StaticValueError: if an input that decides shapes is traced.
+            DataDependentShapeError: if the shape of a result depends on values inside a trace, or
+                there are more results than a bound.
+            InvalidModelError: if the model breaks the ONNX specification for these inputs.
         """
         return self.apply(self._params, *args, **kwargs)
 
@@ -96,6 +104,10 @@ class Model:
             params: a value for every name in :attr:`params`.
             *args: inputs by position, or one mapping.
             **kwargs: inputs by ONNX name.
+
+        Raises:
+            InputError: also if a parameter is missing or unknown.
+            JaxonnxError: as a call of the model.
         """
         plan = self._program.plan
         inputs = bind(plan.inputs, plan.defaults, args, kwargs)
@@ -166,6 +178,9 @@ class Model:
         """The required inputs as shapes, with symbolic dimensions where the model has them.
 
         For ``jax.export``: ``jax.export.export(jax.jit(model.apply))(params, shapes)``.
+
+        Raises:
+            InputError: if an input has no declared rank or dtype.
         """
         required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
         return dims.abstract(required, self._program.options.constraints)

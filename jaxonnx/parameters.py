@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.optimize.prune import reads
-from jaxonnx.plan import Graph
+from jaxonnx.plan import Graph, Node
+from jaxonnx.schema import reads_shapes_only
+
+CONSTANT_PARAMETER_BYTES = 8 * 4
+"""Float ``Constant`` nodes above this size are parameters: some exporters write all weights so."""
 
 FOLDED_PARAMETER_BYTES = 4 * 1024
-"""Float ``Constant`` nodes and folded results above this size are parameters too."""
-
-_SHAPE_ONLY = ("OptionalHasElement", "SequenceLength", "Shape", "Size")
+"""Floats above this size that nodes made of constants alone are parameters too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +51,22 @@ def static_cone(graph: Graph) -> Cone:
     return Cone(frozenset(pinned), frozenset(inputs))
 
 
-def take_parameters(graph: Graph, pinned: frozenset[str]) -> tuple[Graph, dict[str, np.ndarray]]:
-    """Split the floating values that are no constants off the main graph and those inside it."""
+def take_parameters(
+    graph: Graph, pinned: frozenset[str], least_bytes: int
+) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Split the parameters off a graph and those inside it.
+
+    Args:
+        graph: the main graph.
+        pinned: names of values that are constants.
+        least_bytes: constants, unlike initializers, are parameters only above this size.
+    """
     params: dict[str, np.ndarray] = {}
 
     def strip(inner: Graph) -> Graph:
         initializers = {n: a for n, a in inner.initializers.items() if _trainable(n, a)}
         large = {
-            n: a
-            for n, a in inner.constants.items()
-            if _trainable(n, a) and a.nbytes > FOLDED_PARAMETER_BYTES
+            n: a for n, a in inner.constants.items() if _trainable(n, a) and a.nbytes > least_bytes
         }
         params.update(initializers | large)
         nodes = []
@@ -92,12 +100,12 @@ def _static_operands(graph: Graph) -> Iterator[str]:
             yield from (n for k, n in enumerate(node.inputs) if n and operator.is_static(k))
 
 
-def _ancestors(root: str, producers: Mapping) -> set[str]:
+def _ancestors(root: str, producers: Mapping[str, Node]) -> set[str]:
     """Names of all values that ``root`` is computed from, itself included."""
     seen, pending = {root}, [root]
     while pending:
         node = producers.get(pending.pop())
-        if node is None or node.op_type in _SHAPE_ONLY:
+        if node is None or reads_shapes_only(node):
             continue
         fresh = {n for n in reads(node) if n not in seen}
         seen |= fresh

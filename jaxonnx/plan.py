@@ -32,23 +32,39 @@ class Spec:
         return dataclasses.replace(self, kinds=self.kinds[1:])
 
     @property
+    def labels(self) -> tuple[int | str, ...] | None:
+        """The shape with a name for each unknown size: ``x_0`` for the first one of input ``x``."""
+        if self.shape is None:
+            return None
+        return tuple(
+            f"{self.name}_{k}" if d is None or d == "?" else d for k, d in enumerate(self.shape)
+        )
+
+    @property
     def is_text(self) -> bool:
         """Whether it is strings, or holds them, or is a map."""
         maps = any(k.startswith("map") for k in self.kinds)
         return maps or (self.dtype is not None and self.dtype.kind == "T")
 
-    def __str__(self) -> str:
-        dtype = "any" if self.dtype is None else _name(self.dtype)
-        text = f"{dtype}[...]"
-        if self.shape is not None:
-            text = f"{dtype}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+    def held(self, text: str) -> str:
+        """``text`` inside of what holds the tensors, such as ``seq(map(string, text))``."""
         for kind in reversed(self.kinds):
             text = f"{kind[:-1]}, {text})" if kind.endswith(")") else f"{kind}({text})"
         return text
 
+    @property
+    def element(self) -> str:
+        """The name of the element type."""
+        if self.dtype is None:
+            return "any"
+        return "string" if self.dtype.kind == "T" else self.dtype.name
 
-def _name(dtype: np.dtype) -> str:
-    return "string" if dtype.kind == "T" else dtype.name
+    def __str__(self) -> str:
+        if self.shape is None:
+            return self.held(f"{self.element}[...]")
+        return self.held(
+            f"{self.element}[{', '.join('?' if d is None else str(d) for d in self.shape)}]"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +105,19 @@ class Node:
         return f"{prefix}{self.op_type}{f'-{self.version}' if self.version else ''}"
 
     @property
+    def key(self) -> str:
+        """Its first output that is wanted, which no other node of its graph has."""
+        return next(filter(None, self.outputs), "")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a user may call it: its name and those of its outputs, as far as they are there."""
+        return tuple(filter(None, (self.name, *self.outputs)))
+
+    @property
     def place(self) -> str:
         """Which node it is, by its first output where it has no name, and what it is inside of."""
-        own = repr(self.name) if self.name else f"giving {next(filter(None, self.outputs), '')!r}"
+        own = repr(self.name) if self.name else f"giving {self.key!r}"
         return f"{own} in {' / '.join(self.path)}" if self.path else own
 
     @property
@@ -103,6 +129,11 @@ class Node:
     def subgraphs(self) -> tuple["Graph", ...]:
         """The graphs among the attributes."""
         return tuple(a for a in self.attributes.values() if isinstance(a, Graph))
+
+
+def bound_name(node: Node, bounds: Mapping[str, int]) -> str | None:
+    """The name under which a bound for a node is declared, if there is one."""
+    return next((n for n in node.names if n in bounds), None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 
 from jaxonnx.errors import PrecisionError
 
@@ -20,7 +21,7 @@ def _double(x: jax.Array) -> jax.Array:
 
 def _refuse_double(primals: Any, tangents: Any) -> Any:
     (x,), (dx,) = primals, tangents
-    if type(dx).__name__ == "SymbolicZero":  # not on a differentiated path
+    if isinstance(dx, SymbolicZero):  # not on a differentiated path
         return x, dx
     raise PrecisionError(
         "the model computes in double precision on a differentiated path, and JAX would narrow its "
@@ -35,5 +36,8 @@ def guard_double(value: Any) -> Any:
     """``value``; if it is traced and double, its derivative is refused.
 
     JAX's transposition rules run after the scope of x64 has closed and may compute in float32.
+
+    Raises:
+        PrecisionError: when the derivative is taken.
     """
     return _double(value) if is_double(value) else value

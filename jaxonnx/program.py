@@ -81,7 +81,7 @@ class Program:
         """
         inside = _is_inside_a_trace((params, inputs))
         if not inside and self._in_phases:
-            outputs = [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
+            outputs = self._call_in_phases(params, inputs)
         else:
             outputs = self._call_whole(params, inputs, inside)
         outputs = outputs if inside else cut(outputs)
@@ -91,17 +91,24 @@ class Program:
     @property
     def _in_phases(self) -> bool:
         """Whether it is known before anything has run that no program can hold the graph."""
+        return self._stored_text or not all(p.compiled for p in self.runner.phases)
+
+    @functools.cached_property
+    def _stored_text(self) -> bool:
+        """Whether an output is a constant of strings."""
         given = self.plan.graph.given
-        text = any(n in given and given[n].dtype.kind == "T" for n in self.plan.graph.outputs)
-        return text or not all(p.compiled for p in self.runner.phases)
+        return any(given[n].dtype.kind == "T" for n in self.plan.graph.outputs if n in given)
+
+    def _call_in_phases(self, params: Arrays, inputs: Arrays) -> list[Any]:
+        return [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
 
     def _call_whole(self, params: Arrays, inputs: Arrays, inside: bool) -> list[Any]:
         static, traced = self._split(inputs)
         try:
             return self.whole({**params, **traced}, static)
         except StaticValueError as error:
-            if not inside and getattr(error, "node", None) is not None:
-                return [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
+            if not inside and error.node is not None:
+                return self._call_in_phases(params, inputs)
             labels = {n for p in self.runner.phases for n in p.reasons}
             nodes = [n for n in self.plan.graph.nodes if n.label in labels]
             if isinstance(error, DataDependentShapeError) and nodes:

@@ -104,7 +104,8 @@ def register(
         A decorator that gives the function back unchanged.
 
     Raises:
-        ValueError: if a version is registered already, or none is given.
+        ValueError: if a version is registered already, none is given, or a static input is none
+            of the function's.
     """
     domain = normalize_domain(domain)
     if not versions:
@@ -116,7 +117,9 @@ def register(
         )
         unknown = operator.static - set(operator.inputs)
         if unknown:
-            raise ValueError(f"{op_type}: static inputs {sorted(unknown)} are not in its signature")
+            raise ValueError(
+                f"{op_type}: static inputs {sorted(unknown)} are none of {operator.inputs}"
+            )
         for version in versions:
             key = (domain, op_type, version)
             if key in _OPERATORS:
@@ -134,8 +137,8 @@ def lookup(op_type: str, version: int, domain: str = "") -> Operator | None:
 
 def registered() -> tuple[Operator, ...]:
     """Every registered operator, once per function, by domain, name and first version."""
-    key = lambda o: (o.domain, o.op_type, o.versions)  # noqa: E731 - a sort key
-    return tuple(sorted(dict.fromkeys(_OPERATORS.values()), key=key))
+    once = dict.fromkeys(_OPERATORS.values())
+    return tuple(sorted(once, key=lambda o: (o.domain, o.op_type, o.versions)))
 
 
 def versions_of(op_type: str, domain: str = "") -> tuple[int, ...]:

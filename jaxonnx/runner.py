@@ -21,6 +21,7 @@ class Runner:
 
     Attributes:
         graph: the graph.
+        options: how it is traced and run.
         known: names of the inputs that are known while tracing.
         phases: the parts in the order in which they run.
     """
@@ -42,13 +43,10 @@ class Runner:
             try:
                 return self._run(values)
             except StaticValueError as error:
-                node = next(
-                    (n for n in self.graph.nodes if n is getattr(error, "node", None)), None
-                )
-                key = next(filter(None, node.outputs), "") if node is not None else ""
-                if node is None or key in self._found or not self._compiled:
+                node = next((n for n in self.graph.nodes if n is error.node), None)
+                if node is None or node.key in self._found or not self._compiled:
                     raise
-                self._found[key] = str(error).splitlines()[0]
+                self._found[node.key] = str(error).splitlines()[0]
                 self._split()
 
     @property
@@ -69,8 +67,8 @@ class Runner:
         values = {**self.graph.given, **values}
         for k, phase in enumerate(self.phases):
             inputs = {n: values[n] for n in phase.graph.inputs}
-            if phase.compiled and not text_names(inputs) <= self._text:
-                self._text |= text_names(inputs)
+            if phase.compiled and not _text_names(inputs) <= self._text:
+                self._text |= _text_names(inputs)
                 self._split()
                 return self._run(values)
             if phase.compiled:
@@ -96,17 +94,17 @@ class Runner:
     def _on_host(self, phase: Phase, inputs: Mapping[str, Any]) -> list[Any]:
         tracing = Tracing(limit=float("inf"), concrete=self._subgraph, buckets=self.options.buckets)
         with jax.enable_x64(True):
-            return tracing.run(phase.graph, {n: concrete(v) for n, v in inputs.items()})
+            return tracing.run(phase.graph, {n: _concrete(v) for n, v in inputs.items()})
 
     def _subgraph(self, graph: Graph, values: Mapping[str, Any]) -> list[Any]:
         """Run a subgraph of one of the nodes, by a runner of its own."""
         runner = self._nested.get(id(graph))
         if runner is None:
-            runner = self._nested[id(graph)] = Runner(graph, (), text_names(values), Options())
-        return [concrete(v) for v in runner.run(values)]
+            runner = self._nested[id(graph)] = Runner(graph, (), _text_names(values), Options())
+        return [_concrete(v) for v in runner.run(values)]
 
 
-def text_names(values: Mapping[str, Any]) -> set[str]:
+def _text_names(values: Mapping[str, Any]) -> set[str]:
     """Names of the values that are strings, or sequences or maps of whatever kind."""
     return {n for n, v in values.items() if _is_text(v)}
 
@@ -117,12 +115,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, dict) or getattr(getattr(value, "dtype", None), "kind", "") in "OT"
 
 
-def concrete(value: Any) -> Any:
+def _concrete(value: Any) -> Any:
     """A value with its arrays as NumPy; those that are being differentiated stay as they are."""
-    return jax.tree.map(
-        lambda v: np.asarray(v) if isinstance(v, jax.Array) and not _traced(v) else v, cut(value)
-    )
+    return jax.tree.map(_to_numpy, cut(value))
 
 
-def _traced(value: Any) -> bool:
-    return isinstance(value, core.Tracer)
+def _to_numpy(value: Any) -> Any:
+    plain = isinstance(value, jax.Array) and not isinstance(value, core.Tracer)
+    return np.asarray(value) if plain else value

@@ -7,15 +7,13 @@ constants alone is recomputed in every stretch that needs it, so that it stays k
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from jaxonnx import schema
 from jaxonnx.optimize.prune import reads
-from jaxonnx.plan import Graph, Node
+from jaxonnx.plan import Graph, Node, bound_name
 from jaxonnx.strings import text_values
-from jaxonnx.trace import bound_name
 
-_SHAPE_ONLY = ("OptionalHasElement", "SequenceLength", "Shape", "Size")
 _BY_VALUE = "the shape of its result depends on values"
 _MAPS = "it handles maps"
 
@@ -52,58 +50,85 @@ def split(
         bounds: declared bounds; a node under one can be part of a compiled program.
     """
     data = _data_dependent(graph, known)
+    under_bounds = {n.key for n in graph.nodes if bound_name(n, bounds)}
     reasons = _reasons(graph, data, known, text_values(graph, text)) | dict(found)
-    reasons = {k: why for k, why in reasons.items() if k not in _under_bounds(graph, bounds)}
-    level: dict[str, int] = {}
-    groups: dict[int, list[Node]] = {}
-    for node in graph.nodes:
-        key = _key(node)
-        base = max((level.get(n, 0) for n in reads(node)), default=0)
-        if key in data or key in reasons:
-            host = key in reasons
-            base += (base % 2 == 0) if host else base % 2
-            groups.setdefault(base, []).append(node)
-        level.update((n, base) for n in node.outputs if n)
-    shared = [n for n in graph.nodes if _key(n) not in data and _key(n) not in reasons]
-    return _phases(graph, dict(sorted(groups.items())), shared, reasons)
-
-
-def _under_bounds(graph: Graph, bounds: Mapping[str, int]) -> set[str]:
-    return {_key(n) for n in graph.nodes if bound_name(n, bounds)}
-
-
-def _phases(
-    graph: Graph,
-    groups: Mapping[int, list[Node]],
-    shared: list[Node],
-    reasons: Mapping[str, str],
-) -> tuple[Phase, ...]:
-    """Graphs of the groups, each with those of the shared nodes that it needs."""
-    groups = groups or {0: []}
-    parts = [_with_shared(graph, nodes, shared, ()) for nodes in groups.values()]
-    computed = {o for nodes in parts for o in _made(nodes)}
-    rest = [o for o in graph.outputs if o not in computed]
-    parts[-1] = _with_shared(graph, parts[-1], shared, rest)
+    reasons = {k: why for k, why in reasons.items() if k not in under_bounds}
+    own, shared = _stretches(graph, data, reasons)
+    parts = _with_shared(graph, [*own.values()], shared)
     phases = []
-    for k, (level, nodes) in enumerate(groups.items()):
-        own, made = _made(nodes), _made(parts[k])
-        later = {n for other in parts[k + 1 :] for node in other for n in reads(node)}
-        outputs = {n for n in made if n in graph.outputs or (n in own and n in later)}
-        needed = {n for node in parts[k] for n in reads(node)}
-        inner = {n for node in parts[k] for g in node.subgraphs for n in _inner(g)}
-        part = Graph(
-            inputs=tuple(sorted(needed - made - inner - set(graph.given))),
-            outputs=tuple(sorted(outputs)),
-            nodes=tuple(parts[k]),
-            initializers={n: a for n, a in graph.initializers.items() if n in needed},
-            constants={n: a for n, a in graph.constants.items() if n in needed},
-        )
-        why = {n.label: reasons[_key(n)] for n in nodes if _key(n) in reasons}
-        phases.append(Phase(part, compiled=level % 2 == 0, reasons=why))
+    for k, (level, nodes) in enumerate(own.items()):
+        later = {n for part in parts[k + 1 :] for node in part for n in reads(node)}
+        given = later.intersection(_made(nodes)).union(graph.outputs)
+        why = {n.label: reasons[n.key] for n in nodes if n.key in reasons}
+        phases.append(Phase(_part(graph, parts[k], given), compiled=level % 2 == 0, reasons=why))
     return tuple(phases)
 
 
-def _made(nodes: list[Node]) -> set[str]:
+def _stretches(
+    graph: Graph, data: Collection[str], reasons: Collection[str]
+) -> tuple[dict[int, list[Node]], list[Node]]:
+    """The nodes of each level in the order in which they run, and the nodes that any may need.
+
+    Nodes of an even level are compiled, those of an odd one run on concrete values. A node is on
+    the lowest level at which all is there that it reads. Nodes that neither depend on ``data`` nor
+    need concrete values are on none.
+    """
+    level: dict[str, int] = {}
+    own: dict[int, list[Node]] = {}
+    shared = []
+    for node in graph.nodes:
+        lowest = max((level.get(n, 0) for n in reads(node)), default=0)
+        if node.key in data or node.key in reasons:
+            lowest += lowest % 2 != (node.key in reasons)
+            own.setdefault(lowest, []).append(node)
+        else:
+            shared.append(node)
+        level.update((n, lowest) for n in node.outputs if n)
+    return dict(sorted(own.items())) or {0: []}, shared
+
+
+def _with_shared(
+    graph: Graph, own: Sequence[Sequence[Node]], shared: Sequence[Node]
+) -> list[list[Node]]:
+    """Each group of nodes with the shared ones that it needs, in the order of the graph.
+
+    The last group also computes what else the outputs of the graph need.
+    """
+    parts = [_add_shared(graph, nodes, shared, ()) for nodes in own]
+    computed = {o for nodes in parts for o in _made(nodes)}
+    rest = [o for o in graph.outputs if o not in computed]
+    return [*parts[:-1], _add_shared(graph, parts[-1], shared, rest)]
+
+
+def _add_shared(
+    graph: Graph, nodes: Sequence[Node], shared: Sequence[Node], more: Collection[str]
+) -> list[Node]:
+    """``nodes`` with the shared ones that they and the values ``more`` depend on."""
+    needed = {n for node in nodes for n in reads(node)} | set(more)
+    chosen = {n.key for n in nodes}
+    for node in reversed(shared):
+        if not needed.isdisjoint(node.outputs):
+            chosen.add(node.key)
+            needed.update(reads(node))
+    return [n for n in graph.nodes if n.key in chosen]
+
+
+def _part(graph: Graph, nodes: Sequence[Node], wanted: Collection[str]) -> Graph:
+    """Some nodes as a graph that takes what they read, and gives those of their values wanted."""
+    made = _made(nodes)
+    needed = {n for node in nodes for n in reads(node)}
+    inner = {n for node in nodes for g in node.subgraphs for n in _inner(g)}
+    return Graph(
+        inputs=tuple(sorted(needed - made - inner - set(graph.given))),
+        outputs=tuple(sorted(made.intersection(wanted))),
+        nodes=tuple(nodes),
+        initializers={n: a for n, a in graph.initializers.items() if n in needed},
+        constants={n: a for n, a in graph.constants.items() if n in needed},
+    )
+
+
+def _made(nodes: Sequence[Node]) -> set[str]:
+    """Names of the values that nodes give."""
     return {o for node in nodes for o in node.outputs if o}
 
 
@@ -113,34 +138,15 @@ def _inner(graph: Graph) -> set[str]:
     return own.union(*(_inner(g) for n in graph.nodes for g in n.subgraphs))
 
 
-def _with_shared(
-    graph: Graph, nodes: list[Node], shared: list[Node], more: Collection[str]
-) -> list[Node]:
-    """``nodes`` with the shared ones that they depend on, in the order of the graph."""
-    needed = {n for node in nodes for n in reads(node)} | set(more)
-    chosen = {_key(n) for n in nodes}
-    for node in reversed(shared):
-        if not needed.isdisjoint(node.outputs):
-            chosen.add(_key(node))
-            needed.update(reads(node))
-    return [n for n in graph.nodes if _key(n) in chosen]
-
-
-def _key(node: Node) -> str:
-    return next(filter(None, node.outputs), "")
-
-
 def _data_dependent(graph: Graph, known: Collection[str]) -> set[str]:
     """First outputs of the nodes whose values depend on more than shapes and constants."""
     free = {*graph.given, *known}
     found: set[str] = set()
     for node in graph.nodes:
-        by_shape = node.op_type in _SHAPE_ONLY
         inner = {n for g in node.subgraphs for n in _inner(g)}
-        if (
-            not by_shape and any(n not in free and n not in inner for n in reads(node))
-        ) or schema.is_random(node):
-            found.add(_key(node))
+        by_value = any(n not in free and n not in inner for n in reads(node))
+        if (by_value and not schema.reads_shapes_only(node)) or schema.is_random(node):
+            found.add(node.key)
         else:
             free.update(n for n in node.outputs if n)
     return found
@@ -150,11 +156,11 @@ def _reasons(
     graph: Graph, data: Collection[str], known: Collection[str], text: set[str]
 ) -> dict[str, str]:
     """Why nodes need concrete values, by first output, as far as the graph itself tells."""
-    values = {o for n in graph.nodes if _key(n) in data for o in n.outputs if o}
+    values = {o for n in graph.nodes if n.key in data for o in n.outputs if o}
     values |= {n for n in graph.inputs if n not in graph.given and n not in known}
     found = {}
     for node in graph.nodes:
-        operator, key = node.operator, _key(node)
+        operator, key = node.operator, node.key
         if not text.isdisjoint([*reads(node), *node.outputs]):
             found[key] = "it handles strings"
         elif operator is None or key not in data:

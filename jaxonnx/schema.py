@@ -13,6 +13,7 @@ import onnx.numpy_helper
 from jaxonnx import registry
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.plan import Graph, Node
+from jaxonnx.tensors import dtype_of
 
 LEGACY_ATTRIBUTES = frozenset({"consumed_inputs"})
 """Attributes of opset 1 that told the runtime of Caffe2 about memory; they compute nothing."""
@@ -94,14 +95,10 @@ def signature(op_type: str, version: int, domain: str) -> Signature | None:
 
 
 def _dtypes(types: set[str]) -> frozenset[np.dtype] | None:
-    if not all(t in _TENSOR_TYPES for t in types):
+    tensors = [_TENSOR_TYPES[t] for t in types if t in _TENSOR_TYPES]
+    if len(tensors) < len(types):
         return None
-    return frozenset(
-        np.dtypes.StringDType()
-        if t == "tensor(string)"
-        else np.dtype(onnx.helper.tensor_dtype_to_np_dtype(_TENSOR_TYPES[t]))
-        for t in types
-    )
+    return frozenset(d for d in map(dtype_of, tensors) if d is not None)
 
 
 def _schema(op_type: str, version: int, domain: str) -> Any:
@@ -113,7 +110,7 @@ def _schema(op_type: str, version: int, domain: str) -> Any:
 
 def support_fault(op_type: str, domain: str, opset: int, version: int | None) -> str | None:
     """Why no version of an operator can be used under an opset import; None if one can."""
-    newest = _newest_opset(domain)
+    newest = newest_opset(domain)
     if newest is not None and opset > newest:
         return f"opset {opset} is newer than the installed onnx, which knows up to {newest}"
     if version is None:
@@ -127,7 +124,7 @@ def support_fault(op_type: str, domain: str, opset: int, version: int | None) ->
     return None
 
 
-def _newest_opset(domain: str) -> int | None:
+def newest_opset(domain: str) -> int | None:
     """The newest opset of a domain that the installed ``onnx`` knows, if it counts them."""
     newest = {"": onnx.defs.onnx_opset_version, "ai.onnx.ml": onnx.defs.onnx_ml_opset_version}
     return newest[domain]() if domain in newest else None
@@ -275,17 +272,23 @@ def check_types(node: Node, dtypes: Sequence[np.dtype | None]) -> Mapping[str, n
         parameter = formal.input(position)
         if parameter is None or dtype is None:
             continue
-        where = f"{node.label}: input {parameter.name} ({node.inputs[position]!r}) is {dtype.name}"
+        where = (
+            f"{node.label}: input {parameter.name} ({node.inputs[position]!r}) is {_name(dtype)}"
+        )
         if parameter.dtypes is not None and dtype not in parameter.dtypes:
-            names = ", ".join(sorted(d.name for d in parameter.dtypes))
+            names = ", ".join(sorted(map(_name, parameter.dtypes)))
             raise InvalidModelError(f"{where}, expected one of {names}")
         if parameter.homogeneous:
             first = bound.setdefault(parameter.variable, dtype)
             if first != dtype:
                 raise InvalidModelError(
-                    f"{where}, but another input of type {parameter.variable} is {first.name}"
+                    f"{where}, but another input of type {parameter.variable} is {_name(first)}"
                 )
     return bound
+
+
+def _name(dtype: np.dtype) -> str:
+    return "string" if dtype.kind == "T" else dtype.name
 
 
 def output_dtype(node: Node, position: int, bound: Mapping[str, np.dtype]) -> np.dtype | None:
@@ -312,6 +315,14 @@ def holds_values(node: Node) -> bool:
     """Whether a node takes or gives sequences, optionals or maps, which hold values of any kind."""
     formal = signature(node.op_type, node.version, node.domain)
     return formal is not None and any(p.dtypes is None for p in (*formal.inputs, *formal.outputs))
+
+
+_SHAPE_ONLY = ("OptionalHasElement", "SequenceLength", "Shape", "Size")
+
+
+def reads_shapes_only(node: Node) -> bool:
+    """Whether a node's result depends on how its inputs are built, not on the values in them."""
+    return node.op_type in _SHAPE_ONLY and node.domain == ""
 
 
 def is_random(node: Node) -> bool:

@@ -167,7 +167,7 @@ def _random(
     spec: Spec, static: bool, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> np.ndarray:
     dims = labelled(spec)
-    if dims is None or spec.dtype is None or spec.dtype.kind in "TOSU":
+    if dims is None or spec.dtype is None or spec.is_text or spec.kinds:
         raise InputError(
             f"input {spec.name!r} ({spec}) cannot be made up; give it with "
             f"--input '{spec.name}=FILE.npy'"

@@ -53,11 +53,7 @@ def size(count: float) -> str:
 
 def labelled(spec: Spec) -> tuple[str | int, ...] | None:
     """The shape of an input, its unnamed dimensions called ``input_0``, ``input_1``, ..."""
-    if spec.shape is None:
-        return None
-    return tuple(
-        f"{spec.name}_{k}" if d is None or d == "?" else d for k, d in enumerate(spec.shape)
-    )
+    return spec.labels
 
 
 def _interface(model: Model) -> Table:
@@ -73,9 +69,12 @@ def _interface(model: Model) -> Table:
 
 
 def _cells(spec: Spec) -> tuple[str, str, str]:
-    dtype = "any" if spec.dtype is None else spec.dtype.name
     shape = labelled(spec)
-    return spec.name, dtype, "any" if shape is None else f"[{', '.join(map(str, shape))}]"
+    return (
+        spec.name,
+        spec.held(spec.element),
+        "any" if shape is None else f"[{', '.join(map(str, shape))}]",
+    )
 
 
 def _operators(model: Model) -> Table:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,25 +12,75 @@ from jax import core, export
 
 from jaxonnx import graph as graphs
 from jaxonnx import padded, schema
-from jaxonnx.errors import (
-    DataDependentShapeError,
-    StaticValueError,
-)
-from jaxonnx.known import (
-    LITERAL_BYTES,
-    is_known,
-    is_symbolic,
-    lift,
-    tidy,
-)
+from jaxonnx.errors import DataDependentShapeError, StaticValueError
+from jaxonnx.known import LITERAL_BYTES, is_known, is_symbolic, lift, tidy
 from jaxonnx.messages import notes, value_dependent
 from jaxonnx.padded import Padded, cut, pad
-from jaxonnx.plan import Graph, Node
+from jaxonnx.plan import Graph, Node, bound_name
 from jaxonnx.precision import is_double
 from jaxonnx.registry import Operator
 from jaxonnx.tensors import type_of
 
 Values = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A node whose operator is to be called.
+
+    Attributes:
+        node: the node.
+        operator: what it calls.
+        args: values of its inputs.
+        attributes: those of the node and the schema's defaults; subgraphs as functions.
+        dtypes: what the type variables of its schema stand for.
+    """
+
+    node: Node
+    operator: Operator
+    args: Sequence[Any]
+    attributes: Values
+    dtypes: Mapping[str, np.dtype]
+
+    @functools.cached_property
+    def known(self) -> bool:
+        """Whether the values of all inputs are known."""
+        return all(a is None or is_known(a) for a in self.args)
+
+    @property
+    def foldable(self) -> bool:
+        """Whether all inputs are known, and in a form that the operator computes with."""
+        plain = self.operator.symbolic or not any(map(is_symbolic, self.args))
+        return self.known and plain and not schema.is_random(self.node)
+
+    def run(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The outputs for ``args`` in place of the values themselves."""
+        return _as_outputs(self.operator.function(*args, **self.attributes))
+
+    def bounded(self, args: Sequence[Any], size: int) -> Sequence[Any]:
+        """The outputs of the form for at most ``size`` results, if the operator has one."""
+        assert self.operator.bounded is not None
+        return _as_outputs(self.operator.bounded(*args, size=size, **self.attributes))
+
+    def require_known(self) -> None:
+        """Refuse traced values of inputs that must be known.
+
+        Raises:
+            StaticValueError: if there is one.
+        """
+        node, operator = self.node, self.operator
+        for position, arg in enumerate(self.args):
+            if operator.is_static(position) and arg is not None and not is_known(arg):
+                formal = schema.signature(node.op_type, node.version, node.domain)
+                parameter = formal.input(position) if formal is not None else None
+                name = parameter.name if parameter else operator.inputs[position]
+                raise StaticValueError(
+                    f"{node.label}: the value of its input {name} ({node.inputs[position]!r}) must "
+                    "be known while tracing, but it is computed when the program runs. If it "
+                    "depends on a symbolic dimension, load the model with constraints=[...] that "
+                    "decide it, or trace with fixed sizes; if it depends on a graph input, fix "
+                    "that one with load(..., constants={...})"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,48 +126,47 @@ class Tracing:
 
     def evaluate(self, node: Node, args: Sequence[Any], values: Values) -> Sequence[Any]:
         """The outputs of one node; ``values`` are those that its subgraphs can see."""
-        dtypes = [None if a is None or is_symbolic(a) else _dtype(a) for a in args]
-        bound = schema.check_types(node, dtypes)
+        dtypes = schema.check_types(node, [_dtype(a) for a in args])
         operator = node.operator
         if operator is None:
             return self._run_body(node, args)
+        args = [*args] if self.concrete is None else cut([*args])
+        attributes = self._attributes(node, operator, values)
+        if any(isinstance(a, Padded) for a in args):
+            return padded.apply(operator, args, attributes, node.label)
+        call = _Call(node, operator, args, attributes, dtypes)
+        call.require_known()
+        name = bound_name(node, self.bounds)
+        if name and operator.bounded is not None and (node.subgraphs or not call.known):
+            return self._run_bounded(call, name)
+        if operator.host and self.concrete is None and not call.known:
+            raise DataDependentShapeError(value_dependent([node]))
+        if node.subgraphs:
+            return call.run(args)
+        results = self._run_known_or_traced(call)
+        return _in_buckets(call, results) if self.buckets and operator.bounded else results
+
+    def _attributes(self, node: Node, operator: Operator, values: Values) -> Values:
+        """The keywords that a node gives to its operator's function."""
         attributes = {**schema.float_defaults(operator, node), **node.attributes}
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
-        args = [*args]
-        if node.subgraphs:
-            attributes = {n: self._subgraph(a, values) for n, a in attributes.items()}
-        if self.concrete is not None:
-            args = cut(args)
-        if any(isinstance(a, Padded) for a in args):
-            return padded.apply(operator, args, attributes, node.label)
-        _require_known(node, operator, args)
-        known = all(a is None or is_known(a) for a in args)
-        name = bound_name(node, self.bounds)
-        if name and operator.bounded is not None and (node.subgraphs or not known):
-            return self._bounded(operator.bounded, args, attributes, name)
-        if operator.host and self.concrete is None and not known:
-            raise DataDependentShapeError(value_dependent([node]))
-        if node.subgraphs:
-            return _as_outputs(operator.function(*args, **attributes))
-        if self._foldable(node, operator, args):
-            results = _fold(node, operator, args, attributes, bound)
-            if self.buckets and operator.bounded is not None:
-                return _in_buckets(operator.bounded, args, attributes, results)
+        return {n: self._subgraph(a, values) for n, a in attributes.items()}
+
+    def _run_known_or_traced(self, call: _Call) -> Sequence[Any]:
+        """Known results of known values, unless they are large; all others are traced."""
+        if call.foldable:
+            results = _fold(call)
             if sum(getattr(r, "nbytes", 0) for r in results) <= self.limit:
                 return results
-        lifted = self._lift_all(node, operator, args, bound)
-        results = _as_outputs(operator.function(*lifted, **attributes))
-        if self.buckets and operator.bounded is not None:
-            return _in_buckets(operator.bounded, lifted, attributes, results)
-        doubles = any(is_double(a) for a in lifted)
+        lifted = self._lift_all(call)
+        results = call.run(lifted)
+        doubles = any(map(is_double, lifted))
         return results if doubles else [self.guard(r) for r in results]
 
-    def _bounded(
-        self, function: Callable[..., Any], args: Sequence[Any], attributes: Values, name: str
-    ) -> Sequence[Any]:
-        """The padded outputs of a node under a declared bound."""
-        results = _as_outputs(function(*map(self.lift, args), size=self.bounds[name], **attributes))
+    def _run_bounded(self, call: _Call, name: str) -> Sequence[Any]:
+        """The padded outputs of a node under the bound that is declared for ``name``."""
+        results = call.bounded([self.lift(a) for a in call.args], self.bounds[name])
         self.counts[name] = next(r.count for r in results if isinstance(r, Padded))
         return results
 
@@ -134,27 +184,14 @@ class Tracing:
         traced = dataclasses.replace(self, bounds={}, concrete=None).run
         return Subgraph(attribute, values, self.concrete or traced, traced)
 
-    def _foldable(self, node: Node, operator: Operator, args: Sequence[Any]) -> bool:
-        """Whether all inputs are known, and in a form that the operator computes with."""
-        known = all(a is None or is_known(a) for a in args) and not schema.is_random(node)
-        return known and (operator.symbolic or not any(map(is_symbolic, args)))
-
-    def _lift_all(
-        self, node: Node, operator: Operator, args: Sequence[Any], bound: Mapping[str, np.dtype]
-    ) -> list[Any]:
+    def _lift_all(self, call: _Call) -> Sequence[Any]:
         """Inputs for a traced call: all but the static ones become traced."""
-        lifted = []
-        if schema.holds_values(node):  # a sequence may hold known values
-            return [*args]
-        for position, arg in enumerate(args):
-            if operator.is_static(position):
-                lifted.append(arg)
-                continue
-            dtype = None
-            if is_symbolic(arg):
-                dtype = schema.input_dtype(node, position, bound)
-            lifted.append(self.lift(arg, dtype))
-        return lifted
+        if schema.holds_values(call.node):  # a sequence may hold known values
+            return call.args
+        return [
+            a if call.operator.is_static(k) else self.lift(a, _declared_dtype(call, k))
+            for k, a in enumerate(call.args)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,14 +227,12 @@ class Subgraph:
         return self.scope | dict(zip(self.graph.inputs, args, strict=True))
 
 
-def _in_buckets(
-    bounded: Callable[..., Any], args: Sequence[Any], attributes: Values, results: Sequence[Any]
-) -> list[Any]:
+def _in_buckets(call: _Call, results: Sequence[Any]) -> list[Any]:
     """Results padded to powers of two along the axes that the bounded form would pad."""
-    form = jax.eval_shape(lambda *a: bounded(*a, size=1, **attributes), *args)
+    form = jax.eval_shape(lambda *a: call.bounded(a, 1), *call.args)
     return [
         pad(r, f.axis, _bucket(r.shape[f.axis])) if isinstance(f, Padded) else r
-        for r, f in zip(results, _as_outputs(form), strict=True)
+        for r, f in zip(results, form, strict=True)
     ]
 
 
@@ -206,49 +241,30 @@ def _bucket(count: int) -> int:
     return 1 << max(count - 1, 0).bit_length()
 
 
-def bound_name(node: Node, bounds: Mapping[str, int]) -> str | None:
-    """The name under which a bound for a node is declared, if there is one."""
-    return next((n for n in (node.name, *node.outputs) if n and n in bounds), None)
-
-
 def _as_outputs(result: Any) -> Sequence[Any]:
     return result if isinstance(result, tuple) else (result,)
 
 
 def _dtype(value: Any) -> np.dtype | None:
-    return np.dtype(value.dtype) if hasattr(value, "dtype") else None
+    """The dtype of an array; None of anything else, and of dimensions, which are any integers."""
+    return np.dtype(value.dtype) if hasattr(value, "dtype") and not is_symbolic(value) else None
 
 
-def _require_known(node: Node, operator: Operator, args: Sequence[Any]) -> None:
-    for position, arg in enumerate(args):
-        if operator.is_static(position) and arg is not None and not is_known(arg):
-            formal = schema.signature(node.op_type, node.version, node.domain)
-            parameter = formal.input(position) if formal is not None else None
-            name = parameter.name if parameter else operator.inputs[position]
-            raise StaticValueError(
-                f"{node.label}: the value of its input {name} ({node.inputs[position]!r}) must be "
-                "known while tracing, but it is computed when the program runs. If it depends on a "
-                "symbolic dimension, load the model with constraints=[...] that decide it, or "
-                "trace with fixed sizes; if it depends on a graph input, fix that one with "
-                "load(..., constants={...})"
-            )
+def _declared_dtype(call: _Call, position: int) -> np.dtype | None:
+    """The dtype in which dimensions are traced; None for all else, which has one of its own."""
+    if not is_symbolic(call.args[position]):
+        return None
+    return schema.input_dtype(call.node, position, call.dtypes)
 
 
-def _fold(
-    node: Node,
-    operator: Operator,
-    args: Sequence[Any],
-    attributes: Mapping[str, Any],
-    bound: Mapping[str, np.dtype],
-) -> list[Any]:
+def _fold(call: _Call) -> list[Any]:
     """Evaluate a node on known values; the results are NumPy arrays of the schema's dtypes."""
-    symbolic = any(map(is_symbolic, args))
+    symbolic = any(map(is_symbolic, call.args))
     context = contextlib.nullcontext() if symbolic else core.eval_context()
     with context, np.errstate(all="ignore"):
-        results = _as_outputs(operator.function(*args, **attributes))
         return [
-            _settle(r, schema.output_dtype(node, k, bound)) if _is_concrete(r) else r
-            for k, r in enumerate(results)
+            _settle(r, schema.output_dtype(call.node, k, call.dtypes)) if _is_concrete(r) else r
+            for k, r in enumerate(call.run(call.args))
         ]
 
 

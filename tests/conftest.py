@@ -8,6 +8,8 @@ os.environ["XLA_FLAGS"] = (
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import gc
+
 import jax
 import pytest
 
@@ -16,3 +18,11 @@ import pytest
 def strict_promotion():
     """No implicit promotion between dtypes anywhere."""
     jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """Compiled programs of a module are dropped after it: all of them would fill the memory."""
+    yield
+    jax.clear_caches()
+    gc.collect()

@@ -99,7 +99,7 @@ def reference(model: onnx.ModelProto, *inputs: Any) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
     names = [i.name for i in model.graph.input]
-    return ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=False)))
+    return [*ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=False)))]
 
 
 def onnxruntime(model: onnx.ModelProto, *inputs: Any) -> list[Any]:
@@ -112,7 +112,7 @@ def onnxruntime(model: onnx.ModelProto, *inputs: Any) -> list[Any]:
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     names = [i.name for i in session.get_inputs()]
-    return session.run(None, dict(zip(names, inputs, strict=False)))
+    return [*session.run(None, dict(zip(names, inputs, strict=False)))]
 
 
 def check_gradients(function: Callable[..., Any], *args: Any, order: int = 2) -> None:

@@ -190,8 +190,8 @@ def test_an_operator_without_a_rule_runs_unpadded():
         jax.jit(jaxonnx.load(proto, bounds={"find": 5}))(X)
 
 
-def test_nothing_found():
+@pytest.mark.parametrize("options", [{}, {"buckets": "pow2"}, {"bounds": {"find": 3}}])
+def test_nothing_found(options):
     proto, _ = case("pointwise")
     none = -np.ones(4, np.float32)
-    for options in ({}, {"buckets": "pow2"}, {"bounds": {"find": 3}}):
-        assert np.asarray(jaxonnx.load(proto, **options)(none)).shape == (0,)
+    assert np.asarray(jaxonnx.load(proto, **options)(none)).shape == (0,)

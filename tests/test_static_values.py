@@ -242,3 +242,20 @@ def test_a_large_value_known_by_its_shape_is_no_literal():
     x = np.zeros(30_000, np.float32)
     assert len(jax.jit(model).lower(x).as_text()) < 20_000
     assert_close(model(x), (np.arange(30_000, dtype=np.int64) ** 2).astype(np.float32))
+
+
+def test_constant_nodes_of_more_than_a_few_numbers_are_parameters():
+    constant = lambda name, count: (
+        "Constant",
+        [],
+        [name],
+        {"value": helper.make_tensor("v", FLOAT, [count], [1.0] * count)},
+    )
+    nodes = [
+        constant("weight", 9),
+        constant("scale", 1),
+        ("Mul", ["x", "weight"], ["h"], {}),
+        ("Mul", ["h", "scale"], ["y"], {}),
+    ]
+    model = jaxonnx.load(make(nodes, [("x", FLOAT, [9])], [("y", FLOAT)]))
+    assert list(model.params) == ["weight"]

@@ -6,10 +6,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from jaxonnx.plan import Graph, Node
-from jaxonnx.schema import is_random
+from jaxonnx.schema import is_random, reads_shapes_only
 from jaxonnx.trace import Tracing
-
-_SHAPE_ONLY = ("Shape", "Size")
 
 
 def fold_constants(
@@ -27,7 +25,7 @@ def fold_constants(
     shaped = {n: a for n, a in params.items() if n not in overridable}
     folded, kept = {}, []
     for node in graph.nodes:
-        values = {**known, **shaped} if node.op_type in _SHAPE_ONLY else known
+        values = {**known, **shaped} if reads_shapes_only(node) else known
         if not _constant(node, values):
             kept.append(node)
             continue

@@ -203,6 +203,7 @@ FOR = """
 
 def equations(model, *args):
     """How many equations the program has, those of loops counted once."""
+
     def count(jaxpr):
         inner = [v for e in jaxpr.eqns for v in jax.tree.leaves(list(e.params.values()))]
         parts = [getattr(v, "jaxpr", v) for v in inner]
@@ -394,7 +395,8 @@ def test_a_body_with_strings():
     model = load(
         """
     (string[N] x, int64 m) => (string[N] y, string[K, N] all) <bool c = {1}> {
-      y, all = Loop <body = b (int64 i, bool go, string[N] v) => (bool go, string[N] w, string[N] v) {
+      y, all = Loop <body = b (int64 i, bool go, string[N] v)
+          => (bool go, string[N] w, string[N] v) {
         w = StringConcat(v, x)
       }> (m, c, x)
     }""",

@@ -1,5 +1,7 @@
 """ConstantOfShape and Range, known and traced, and Dropout."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from jaxonnx import ops
 from jaxonnx.errors import InvalidModelError
 
 
-def scalar(value, dtype=np.int64):
+def scalar(value, dtype: Any = np.int64):
     return np.array(value, dtype)
 
 

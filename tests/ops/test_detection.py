@@ -5,10 +5,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import FLOATS, assert_close, f32, i64, node_model, run_node, tensor_info
+from helpers import FLOATS, assert_close, f32, i64, node_model, run_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
 
 import jaxonnx
 from jaxonnx import ops
@@ -80,7 +79,14 @@ def test_compress_derivatives():
 
 
 UNIQUE = [
-    ([2, 1, 1, 3, 4, 3], {"sorted": 0}, [2, 1, 3, 4], [0, 1, 3, 4], [0, 1, 1, 2, 3, 2], [1, 2, 2, 1]),
+    (
+        [2, 1, 1, 3, 4, 3],
+        {"sorted": 0},
+        [2, 1, 3, 4],
+        [0, 1, 3, 4],
+        [0, 1, 1, 2, 3, 2],
+        [1, 2, 2, 1],
+    ),
     ([[1, 3], [2, 3]], {}, [1, 2, 3], [0, 2, 1], [0, 2, 1, 2], [1, 1, 2]),
     (
         [[1, 0, 0], [1, 0, 0], [2, 3, 4]],
@@ -264,53 +270,3 @@ BOUNDED = jaxonnx.load(
     ),
     bounds={"y0": 20},
 )
-
-
-def detector():
-    """Candidate boxes to those that are kept, in a model that goes on with the kept ones."""
-    nodes = [
-        helper.make_node("Sigmoid", ["logits"], ["scores"]),
-        helper.make_node(
-            "NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["kept"]
-        ),
-        helper.make_node("Gather", ["kept", "two"], ["index"], axis=1),
-        helper.make_node("Gather", ["boxes", "index"], ["rows"], axis=1),
-        helper.make_node("Mul", ["rows", "scale"], ["found"]),
-    ]
-    stored = {
-        "most": i64([10]),
-        "overlap": f32([0.5]),
-        "least": f32([0.5]),
-        "two": np.array(2),
-        "scale": f32(2),
-    }
-    graph = helper.make_graph(
-        nodes,
-        "detector",
-        [tensor_info("boxes", BOXES, [1, "N", 4]), tensor_info("logits", SCORES, [1, 1, "N"])],
-        [tensor_info("found", BOXES, [1, "K", 4])],
-        [helper.make_tensor(n, v_type(v), v.shape, v.ravel()) for n, v in stored.items()],
-    )
-    opsets = [helper.make_opsetid("", 18)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def v_type(value):
-    return helper.np_dtype_to_tensor_dtype(value.dtype)
-
-
-def test_a_detector():
-    """One program per number of boxes that come out; with buckets, per power of two."""
-    exact, buckets = jaxonnx.load(detector()), jaxonnx.load(detector(), buckets="pow2")
-    logits = f32([[[3, 2, -1, 2.5, 1, 0.5]]])
-    cases = [logits, logits * f32([1, 1, 1, 1, 1, -1]), -abs(logits), logits - 2.75, logits - 2.25]
-    kept = [[0, 3, 5], [0, 3], [], [0], [0, 3]]
-    for logit, boxes in zip(cases, kept, strict=True):
-        for model in (exact, buckets):
-            found = model(BOXES, logit)
-            np.testing.assert_allclose(np.sort(found, axis=1), 2 * np.sort(BOXES[:, boxes], axis=1))
-    # the scores, then the rest for 3, 2, 0 and 1 boxes; for buckets of 4, 2 and 1
-    assert exact._program.runner.compilations == 5
-    assert buckets._program.runner.compilations == 4
-    grads = jax.grad(lambda m: m(BOXES, logits).sum())(exact).params
-    assert_close(grads["scale"], BOXES[:, [0, 3, 5]].sum())

@@ -74,7 +74,7 @@ def test_normalizer(attributes, expected):
 
 
 def test_normalizer_is_the_same_on_every_machine():
-    same(ops.string_normalizer(strings("Äß", "ı"), case_change_action="UPPER"), ["ÄSS", "I"])
+    same(ops.string_normalizer(strings("Äß", "é"), case_change_action="UPPER"), ["ÄSS", "É"])
     same(ops.string_normalizer(strings("ÄÉ"), case_change_action="LOWER"), ["äé"])
 
 
@@ -206,8 +206,8 @@ def test_tf_idf_errors(changes, text):
     [
         (f32([1, 0.1, 1e10, 1e-7]), ["1", "0.1", "10000000000", "0.0000001"]),
         (f32([np.nan, np.inf, -np.inf, -0.0]), ["NaN", "INF", "-INF", "-0"]),
-        (np.float64([1e22, 314.15926]), ["1" + "0" * 22, "314.15926"]),
-        (np.float16([0.1]), ["0.1"]),
+        (np.array([1e22, 314.15926]), ["1" + "0" * 22, "314.15926"]),
+        (np.array([0.1], np.float16), ["0.1"]),
         (i64([2**62, -5]), [str(2**62), "-5"]),
         (np.array([True, False]), ["1", "0"]),
         (np.float32(2), "2"),
@@ -222,10 +222,10 @@ def test_cast_to_strings(value, text):
     ("text", "to", "value"),
     [
         (["3.14", "1e-5", "1E8", " -2"], 1, f32([3.14, 1e-5, 1e8, -2])),
-        (["+INF", "inf", "-Inf", "nAn"], 11, np.float64([np.inf, np.inf, -np.inf, np.nan])),
+        (["+INF", "inf", "-Inf", "nAn"], 11, np.array([np.inf, np.inf, -np.inf, np.nan])),
         (["9007199254740993", "100.5", "-7"], 7, i64([2**53 + 1, 100, -7])),
         ([str(2**64 - 1)], 13, np.array([2**64 - 1], np.uint64)),
-        (["0.5"], 10, np.float16([0.5])),
+        (["0.5"], 10, np.array([0.5], np.float16)),
         (["1", "0"], 9, np.array([True, False])),
     ],
 )
