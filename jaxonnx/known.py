@@ -117,6 +117,12 @@ def broadcast_dims(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(y if _is_int(x) and x == 1 else x for x, y in zip(a, b, strict=True))
 
 
+def broadcasts_to(shape: Sequence[Any], target: Sequence[Any]) -> bool:
+    """Whether an array of ``shape`` provably broadcasts to the shape ``target``."""
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(same_dim(d, 1) or same_dim(d, n) for d, n in pairs)
+
+
 def minimum(a: Any, b: Any) -> Any:
     """``numpy.minimum``, also of dimensions."""
     return _apply("minimum", core.min_dim, a, b)

@@ -107,6 +107,16 @@ def test_output_of_another_type_than_declared():
         jaxonnx.load(proto)(X)
 
 
+@pytest.mark.parametrize("declared", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_output_of_another_precision_than_declared(declared):
+    found = TensorProto.DOUBLE if declared == TensorProto.FLOAT else TensorProto.FLOAT
+    proto = make([("Cast", ["x"], ["y"])], ["y"])
+    proto.graph.node[0].attribute.append(helper.make_attribute("to", found))
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", declared, ["N"]))
+    with pytest.raises(InvalidModelError, match="but the model declares"):
+        jaxonnx.load(proto)(X)
+
+
 def test_constant_node_as_output():
     node = helper.make_node("Constant", [], ["y"], value_float=2.5)
     assert_close(jaxonnx.load(make([node], ["y"], inputs=[]))(), f32(2.5))

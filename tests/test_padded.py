@@ -171,6 +171,11 @@ def test_derivatives_flow_through_the_chosen_elements(options):
     assert_close(np.asarray(jax.grad(lambda x: model(x))(X)), np.where(X > 0, 2 * X, 0))
 
 
+def test_unknown_buckets_are_refused():
+    with pytest.raises(InputError, match="buckets is 'pow3', expected 'pow2' or None"):
+        jaxonnx.load(model_of([], [("v", FLOAT)]), buckets="pow3")  # pyright: ignore[reportArgumentType]
+
+
 def test_buckets_compile_fewer_programs():
     proto, _ = case("sum")
     exact, bucketed = jaxonnx.load(proto), jaxonnx.load(proto, buckets="pow2")

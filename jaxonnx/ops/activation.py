@@ -12,7 +12,9 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.kinks import kink
-from jaxonnx.known import is_symbolic, maximum, minimum, same_dim
+from jaxonnx.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
+from jaxonnx.ops._axes import from_front
+from jaxonnx.ops._precision import widened
 from jaxonnx.registry import register
 
 __all__ = [
@@ -67,8 +69,7 @@ def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
         InvalidModelError: if ``slope`` would have to be larger than ``x``.
     """
     x, slope = jnp.asarray(x), jnp.asarray(slope)
-    sizes = zip(reversed(slope.shape), reversed(x.shape), strict=False)
-    if slope.ndim > x.ndim or not all(same_dim(s, 1) or same_dim(s, n) for s, n in sizes):
+    if not broadcasts_to(slope.shape, x.shape):
         raise _slope_error(slope, x, "one that broadcasts to it")
     return _scale_negative(x, slope)
 
@@ -243,16 +244,11 @@ def _gated(
     a gate such as ``1 + erf`` cancels for negative arguments.
     """
     x = jnp.asarray(x)
-    wide = _single(x)
+    wide = widened(x)
     far = jnp.abs(alpha * wide) > reach
     limit = jnp.where(alpha * wide > 0, wide, 0)
     near = jnp.where(far, 0, wide)
     return jnp.where(far, limit, near * gate(alpha * near)).astype(x.dtype)
-
-
-def _single(x: Array) -> Array:
-    """Half precision as float32."""
-    return x.astype(np.float32) if x.dtype.itemsize < np.dtype(np.float32).itemsize else x
 
 
 @register("Sigmoid", 1, 6, 13)
@@ -282,37 +278,49 @@ def softsign(input: ArrayLike, /) -> Array:
 
 @register("Softmax", 13)
 def softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
-    """``exp(x) / sum(exp(x))`` along ``axis``; half precision is computed in single."""
+    """``exp(x) / sum(exp(x))`` along ``axis``; half precision is computed in single.
+
+    Raises:
+        InvalidModelError: if there is no such axis.
+    """
     x = jnp.asarray(input)
-    return jax.nn.softmax(_single(x), axis=_checked(axis, x)).astype(x.dtype)
+    return jax.nn.softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
 
 
 @register("Softmax", 1, 11)
 def softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """Softmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
-    return jax.nn.softmax(_single(x), axis=_from(axis, x)).astype(x.dtype)
+    return jax.nn.softmax(widened(x), axis=_from(axis, x)).astype(x.dtype)
 
 
 @register("LogSoftmax", 13)
 def log_softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
-    """``x - log(sum(exp(x)))`` along ``axis``; half precision is computed in single."""
+    """``x - log(sum(exp(x)))`` along ``axis``; half precision is computed in single.
+
+    Raises:
+        InvalidModelError: if there is no such axis.
+    """
     x = jnp.asarray(input)
-    return jax.nn.log_softmax(_single(x), axis=_checked(axis, x)).astype(x.dtype)
+    return jax.nn.log_softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
 
 
 @register("LogSoftmax", 1, 11)
 def log_softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """LogSoftmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
-    return jax.nn.log_softmax(_single(x), axis=_from(axis, x)).astype(x.dtype)
+    return jax.nn.log_softmax(widened(x), axis=_from(axis, x)).astype(x.dtype)
 
 
 @register("Hardmax", 13)
 def hardmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
-    """1 at the first maximum along ``axis``, else 0. Derivative: 0."""
+    """1 at the first maximum along ``axis``, else 0. Derivative: 0.
+
+    Raises:
+        InvalidModelError: if there is no such axis.
+    """
     x = jnp.asarray(input)
-    axis = _checked(axis, x)
+    axis = from_front(axis, x.ndim)
     if any(same_dim(d, 0) for d in x.shape):
         return x
     first = lax.argmax(x, axis, np.int32)
@@ -323,21 +331,14 @@ def hardmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
 def hardmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """Hardmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
-    axis = _checked(axis, x)
+    axis = from_front(axis, x.ndim)
     rows = x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
     return hardmax(rows).reshape(x.shape)
 
 
-def _checked(axis: int, x: Array) -> int:
-    """``axis`` counted from the front."""
-    if not -x.ndim <= axis < x.ndim:
-        limits = f"from {-x.ndim} to {x.ndim - 1}" if x.ndim else "none, since a scalar has no axis"
-        raise InvalidModelError(f"axis is {axis} for an input of shape {x.shape}; allowed {limits}")
-    return axis % x.ndim
-
-
 def _from(axis: int, x: Array) -> tuple[int, ...]:
-    return tuple(range(_checked(axis, x), x.ndim))
+    """The axes from ``axis`` on."""
+    return tuple(range(from_front(axis, x.ndim), x.ndim))
 
 
 @register("Shrink", 9)

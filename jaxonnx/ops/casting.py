@@ -28,17 +28,19 @@ def cast(
     a float8 type values beyond the range become the largest finite one with ``saturate``, infinity
     or NaN without; ``round_mode`` applies to float8e8m0 only. As strings, numbers are spelled
     without exponent and with the fewest digits that give them back, or NaN, INF and -INF.
+
+    Raises:
+        InvalidModelError: if ``to`` is no element type.
+        DataDependentShapeError: if traced values are to become strings.
     """
     dtype = _target(to)
-    if is_symbolic(input):
-        # Dimensions stay dimensions under every integer type.
-        return input if dtype.kind in "iu" else lift(input).astype(dtype)  # pyright: ignore[reportReturnType,reportArgumentType]
     values: Any = input if isinstance(input, (np.ndarray, jax.Array)) else np.asarray(input)
+    if is_symbolic(values):  # dimensions stay dimensions under every integer type
+        return values if dtype.kind in "iu" else lift(values).astype(dtype)
     if dtype == values.dtype == STRING:
         return values
     if dtype == STRING:
-        values = concrete(values)
-        return np.array([*map(_spell, values.ravel())], STRING).reshape(values.shape)  # pyright: ignore[reportReturnType]
+        return _to_text(concrete(values))
     if values.dtype == STRING:
         return _from_text(values, dtype, saturate, round_mode)
     if dtype.kind == "b":
@@ -54,6 +56,10 @@ def cast(
     if dtype.name in _NARROW and values.dtype.kind not in "iu":
         values = values.astype(np.int32)  # then the high bits go, where XLA would saturate
     return values.astype(dtype)
+
+
+def _to_text(values: np.ndarray) -> Any:
+    return np.array([*map(_spell, values.ravel())], STRING).reshape(values.shape)
 
 
 def _spell(value: Any) -> str:
@@ -159,7 +165,8 @@ def bit_cast(input: ArrayLike, /, *, to: int | np.dtype) -> Array:
     """The bits of ``input`` read as the equally wide type ``to``; there is no derivative."""
     dtype = _target(to)
     if isinstance(input, np.ndarray):
-        return np.atleast_1d(input).view(dtype).reshape(input.shape)  # pyright: ignore[reportReturnType]
+        known: Any = np.atleast_1d(input).view(dtype).reshape(input.shape)
+        return known
     if jnp.result_type(input).kind == "b":  # XLA's booleans have no bits to read
         input = lax.convert_element_type(input, np.uint8)
     if dtype.kind == "b":

@@ -17,7 +17,11 @@ __all__ = ["constant_of_shape", "range"]
 
 @register("ConstantOfShape", 9, 20, 21, 23, 24, 25, static=["input"], symbolic=True)
 def constant_of_shape(input: ArrayLike, /, *, value: np.ndarray | None = None) -> Array:
-    """An array of shape ``input`` filled with the one element of ``value``, by default float 0."""
+    """An array of shape ``input`` filled with the one element of ``value``, by default float 0.
+
+    Raises:
+        InvalidModelError: if a size is negative, or ``value`` has not one element.
+    """
     dims = as_dims(input)
     element = np.zeros(1, np.float32) if value is None else np.asarray(value)
     if element.size != 1:
@@ -32,9 +36,12 @@ def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type
     """``start + k * delta`` for every k that stays before ``limit``.
 
     Half precision is computed in float32, whatever ``stash_type`` names, which is no less exact.
+
+    Raises:
+        InvalidModelError: if ``delta`` is 0.
     """
     del stash_type
-    first, last, step = (as_dims(v)[0] if _whole(v) else float(v) for v in (start, limit, delta))  # pyright: ignore[reportArgumentType]
+    first, last, step = map(_as_number, (start, limit, delta))
     dtype = next(
         (np.asarray(v).dtype for v in (delta, start) if not is_symbolic(v)), np.dtype(np.int64)
     )
@@ -60,8 +67,9 @@ def range_11(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /) -> Array:
     return range(start, limit, delta)
 
 
-def _whole(value: Any) -> bool:
-    return np.asarray(value).dtype.kind in "iuO"
+def _as_number(value: Any) -> Any:
+    """A known scalar as a Python number or a dimension expression."""
+    return as_dims(value)[0] if np.asarray(value).dtype.kind in "iuO" else float(value)
 
 
 def _module(dims: Any, dtype: np.dtype) -> Any:

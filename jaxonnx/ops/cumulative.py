@@ -8,17 +8,10 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, xp
+from jaxonnx.ops._axes import from_front
 from jaxonnx.registry import register
 
 __all__ = ["arg_max", "arg_min", "cum_prod", "cum_sum"]
-
-
-def _from_start(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise InvalidModelError(
-            f"axis is {axis}, expected one in [{-rank}, {rank - 1}] for data of rank {rank}"
-        )
-    return axis % rank
 
 
 def _cumulative(name: str, x: Any, axis: Any, start: int, exclusive: int, reverse: int) -> Any:
@@ -26,7 +19,7 @@ def _cumulative(name: str, x: Any, axis: Any, start: int, exclusive: int, revers
     data = m.asarray(x)
     if np.size(axis) != 1:
         raise InvalidModelError(f"axis has shape {np.shape(axis)}, expected one element")
-    along = _from_start(as_dims(axis)[0], data.ndim)
+    along = from_front(as_dims(axis)[0], data.ndim)
     length = data.shape[along]
     if reverse:
         data = m.flip(data, along)
@@ -43,6 +36,9 @@ def cum_sum(x: ArrayLike, axis: ArrayLike, /, *, exclusive: int = 0, reverse: in
     """The sum of all elements up to each along ``axis``, without it if ``exclusive``.
 
     With ``reverse`` the elements from each to the last.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or more than one is given.
     """
     return _cumulative("cumsum", x, axis, 0, exclusive, reverse)
 
@@ -52,6 +48,9 @@ def cum_prod(x: ArrayLike, axis: ArrayLike, /, *, exclusive: int = 0, reverse: i
     """The product of all elements up to each along ``axis``, without it if ``exclusive``.
 
     With ``reverse`` the elements from each to the last.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or more than one is given.
     """
     return _cumulative("cumprod", x, axis, 1, exclusive, reverse)
 
@@ -59,7 +58,7 @@ def cum_prod(x: ArrayLike, axis: ArrayLike, /, *, exclusive: int = 0, reverse: i
 def _index_of(name: str, x: Any, axis: int, keepdims: int, last: int) -> Any:
     m = xp(x)
     data = m.asarray(x)
-    along = _from_start(axis, data.ndim)
+    along = from_front(axis, data.ndim)
     if last:
         data = m.flip(data, along)
     find = getattr(np, name) if m is np else getattr(lax, name)
@@ -74,7 +73,11 @@ def _index_of(name: str, x: Any, axis: int, keepdims: int, last: int) -> Any:
 def arg_max(
     data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
-    """The index of the maximum along ``axis``, the first or the last one; a NaN is greatest."""
+    """The index of the maximum along ``axis``, the first or the last one; a NaN is greatest.
+
+    Raises:
+        InvalidModelError: if there is no such axis.
+    """
     return _index_of("argmax", data, axis, keepdims, select_last_index)
 
 
@@ -88,7 +91,11 @@ def arg_max_1(data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1) -> Array:
 def arg_min(
     data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
-    """The index of the minimum along ``axis``, the first or the last one; a NaN is least."""
+    """The index of the minimum along ``axis``, the first or the last one; a NaN is least.
+
+    Raises:
+        InvalidModelError: if there is no such axis.
+    """
     return _index_of("argmin", data, axis, keepdims, select_last_index)
 
 

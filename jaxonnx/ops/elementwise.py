@@ -13,6 +13,7 @@ from jaxonnx.errors import InvalidModelError
 from jaxonnx.kinks import kink
 from jaxonnx.known import is_symbolic, less, lift, maximum, minimum, xp
 from jaxonnx.ops._legacy import align
+from jaxonnx.ops._precision import widened
 from jaxonnx.registry import register
 
 __all__ = [
@@ -167,8 +168,8 @@ def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     dtype = base.dtype
     if not jnp.issubdtype(dtype, np.integer):
         # Half precision holds few integers exactly, and the parity of y decides the sign.
-        work = np.float32 if dtype.itemsize < 4 else dtype  # noqa: PLR2004 - bytes of float32
-        return _power(base.astype(work), exponent.astype(work)).astype(dtype)
+        work = widened(base)
+        return _power(work, exponent.astype(work.dtype)).astype(dtype)
     exact = _power_of_integers(base, exponent.astype(dtype))
     if jnp.issubdtype(exponent.dtype, np.integer):
         return exact

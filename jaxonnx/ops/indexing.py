@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import is_symbolic, lift, same_dim, xp
+from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._indices import as_array, clamp, count_from_front, int32
 from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
@@ -46,9 +47,13 @@ def _checked(indices: Any, size: int) -> Any:
 def gather(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) -> Array:
     """The entries of ``data`` along ``axis`` that ``indices`` name, negative ones from the end.
 
-    The dimensions of ``indices`` take the place of ``axis``. An index out of range raises
-    InvalidModelError if it is known, and means the nearest entry if it is traced.
+    The dimensions of ``indices`` take the place of ``axis``. An index out of range is refused if
+    it is known, and means the nearest entry if it is traced.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or a known index is out of range.
     """
+    axis = from_front(axis, np.ndim(data))
     size = np.shape(data)[axis]
     if _all_known(data, indices):
         return as_array(data).take(_checked(as_array(indices), size), axis)
@@ -60,8 +65,11 @@ def gather_elements(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) ->
     """For each entry of ``indices``, the entry of ``data`` at its place, moved along ``axis``.
 
     The result has the shape of ``indices``. An index out of range is treated as by Gather.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or a known index is out of range.
     """
-    source, axis = as_array(data), axis % np.ndim(data)
+    source, axis = as_array(data), from_front(axis, np.ndim(data))
     for other, size in enumerate(np.shape(indices)):
         if other != axis and not same_dim(size, source.shape[other]):
             source = source[(slice(None),) * other + (slice(size),)]
@@ -79,6 +87,9 @@ def gather_nd(data: ArrayLike, indices: ArrayLike, /, *, batch_dims: int = 0) ->
 
     The first ``batch_dims`` dimensions of both are paired. ``[*b, n..., k]`` gives
     ``[*b, n..., *data.shape[batch_dims + k:]]``. An index out of range is treated as by Gather.
+
+    Raises:
+        InvalidModelError: if the tuples are too long, or a known index is out of range.
     """
     sizes = np.shape(data)[batch_dims:]
     index = _index_tuple(indices, sizes)
@@ -86,7 +97,10 @@ def gather_nd(data: ArrayLike, indices: ArrayLike, /, *, batch_dims: int = 0) ->
         index = tuple(map(_checked, index, sizes))
         if not batch_dims:
             return as_array(data)[index]
-    pick = lambda d, *i: d.at[i].get(mode="clip", wrap_negative_indices=False)  # noqa: E731
+
+    def pick(source: Array, *index: Array) -> Array:
+        return source.at[index].get(mode="clip", wrap_negative_indices=False)
+
     for _ in range(batch_dims):
         pick = jax.vmap(pick)
     return pick(_traced(data), *map(clamp, map(_traced, index), sizes))
@@ -173,12 +187,15 @@ def scatter_elements(
     """``data`` with each entry of ``updates`` at its own place, moved along ``axis``.
 
     Repeated indices accumulate under a ``reduction`` (add, mul, min, max) and are undefined
-    without one. An index out of range raises InvalidModelError if known, else it is dropped.
+    without one. An index out of range is refused if it is known, and dropped if it is traced.
     Derivative at ties of min and max: split equally.
+
+    Raises:
+        InvalidModelError: if there is no such axis or reduction, or a known index is out of range.
     """
     shape = np.shape(indices)
     m = xp(data, indices, updates)
-    axis %= len(shape)
+    axis = from_front(axis, len(shape))
     index = [
         m.arange(n, dtype=np.int32).reshape([-1 if d == k else 1 for d in range(len(shape))])
         for k, n in enumerate(shape)
@@ -209,6 +226,10 @@ def scatter_nd(
 
     ``indices`` is ``[n..., k]``, ``updates`` ``[n..., *data.shape[k:]]``. Repeated, tied and
     out-of-range indices are treated as by ScatterElements.
+
+    Raises:
+        InvalidModelError: if there is no such reduction, the tuples are too long, or a known index
+            is out of range.
     """
     return _scatter(data, _index_tuple(indices, np.shape(data)), updates, reduction)
 
@@ -234,10 +255,13 @@ def tensor_scatter(
 
     ``write_indices`` ``[b]`` says where each sample's ``update`` begins. What reaches past the
     end is dropped (``linear``) or goes on at the beginning (``circular``).
+
+    Raises:
+        InvalidModelError: if there is no such axis or mode.
     """
     if mode not in ("linear", "circular"):
         raise InvalidModelError(f"mode {mode!r}, expected linear or circular")
-    past, axis = jnp.asarray(past_cache), axis % np.ndim(past_cache)
+    past, axis = jnp.asarray(past_cache), from_front(axis, np.ndim(past_cache))
     limit, steps = past.shape[axis], jnp.arange(np.shape(update)[axis], dtype=np.int32)
     starts = jnp.zeros(past.shape[:1], np.int32) if write_indices is None else write_indices
 
@@ -256,7 +280,11 @@ def tensor_scatter(
 def reverse_sequence(
     input: ArrayLike, sequence_lens: ArrayLike, /, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
-    """Each sequence of a batch with its first ``sequence_lens`` steps in reverse order."""
+    """Each sequence of a batch with its first ``sequence_lens`` steps in reverse order.
+
+    Raises:
+        InvalidModelError: if the axes are not 0 and 1, in either order.
+    """
     if {batch_axis, time_axis} != {0, 1}:
         raise InvalidModelError(
             f"batch_axis {batch_axis} and time_axis {time_axis}, expected 0 and 1 or 1 and 0"

@@ -1,19 +1,19 @@
 """Matrix products and determinants."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import same_dim
+from jaxonnx.known import broadcasts_to, same_dim
+from jaxonnx.ops._precision import widened
 from jaxonnx.registry import register
 
 __all__ = ["det", "einsum", "gemm", "matmul"]
 
-_MATRIX = 2  # the rank of a matrix
+_MATRIX = 2
+"""The rank of a matrix."""
 
 
 @register("MatMul", 1, 9, 13)
@@ -50,7 +50,7 @@ def gemm(
     if c is None or beta == 0:
         return product
     c = jnp.asarray(c)
-    if not _broadcasts(c.shape, product.shape):
+    if not broadcasts_to(c.shape, product.shape):
         raise InvalidModelError(f"C has shape {c.shape}, expected one that fits {product.shape}")
     return product + _scaled(c, beta)
 
@@ -89,11 +89,6 @@ def _scaled(x: Array, factor: float) -> Array:
     return (x.astype(float) * factor).astype(x.dtype)
 
 
-def _broadcasts(shape: tuple[Any, ...], target: tuple[Any, ...]) -> bool:
-    pairs = zip(reversed(shape), reversed(target), strict=False)
-    return len(shape) <= len(target) and all(same_dim(d, 1) or same_dim(d, n) for d, n in pairs)
-
-
 @register("Einsum", 12, 28)
 def einsum(*inputs: ArrayLike, equation: str) -> Array:
     """Einstein summation. Indices that the output lacks, ellipsis included, are summed.
@@ -129,5 +124,4 @@ def det(x: ArrayLike, /) -> Array:
         raise InvalidModelError(f"X has shape {x.shape}, expected square matrices")
     if same_dim(x.shape[-1], 0):  # the empty product; JAX has no determinant of it
         return jnp.ones(x.shape[:-2], x.dtype)
-    wide = np.promote_types(x.dtype, np.float32)
-    return jnp.linalg.det(x.astype(wide)).astype(x.dtype)
+    return jnp.linalg.det(widened(x)).astype(x.dtype)

@@ -21,6 +21,7 @@ from jaxonnx.known import (
     shape_is_symbolic,
     xp,
 )
+from jaxonnx.ops._axes import all_from_front, from_front
 from jaxonnx.registry import register
 
 __all__ = [
@@ -148,12 +149,16 @@ def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array
 
 @register("Squeeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
 def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
-    """Without the dimensions ``axes`` of size 1, by default all that are provably 1."""
+    """Without the dimensions ``axes`` of size 1, by default all that are provably 1.
+
+    Raises:
+        InvalidModelError: if one of ``axes`` does not exist, repeats or is not of size 1.
+    """
     dims = np.shape(data)
     if axes is None:
         chosen = tuple(k for k, d in enumerate(dims) if same_dim(d, 1))
     else:
-        chosen = _axes(as_dims(axes), len(dims))
+        chosen = all_from_front(as_dims(axes), len(dims))
     for axis in chosen:
         if isinstance(dims[axis], int) and dims[axis] != 1:
             raise InvalidModelError(f"axis {axis} of shape {list(dims)} is not of size 1")
@@ -168,23 +173,19 @@ def squeeze_1(data: ArrayLike, /, *, axes: Sequence[int] | None = None) -> Array
 
 @register("Unsqueeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
 def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
-    """With new dimensions of size 1 at the positions ``axes`` of the result."""
+    """With new dimensions of size 1 at the positions ``axes`` of the result.
+
+    Raises:
+        InvalidModelError: if one of them does not exist in the result, or repeats.
+    """
     positions = as_dims(axes)
-    return xp(data).expand_dims(data, _axes(positions, np.ndim(data) + len(positions)))
+    return xp(data).expand_dims(data, all_from_front(positions, np.ndim(data) + len(positions)))
 
 
 @register("Unsqueeze", 1, 11, symbolic=True)
 def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
     """With new dimensions of size 1 at the positions ``axes`` of the result."""
     return unsqueeze(data, np.array(axes))
-
-
-def _axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Non-negative axes, each within the rank and named once."""
-    found = tuple(a + rank if a < 0 else a for a in axes)
-    if any(not 0 <= a < rank for a in found) or len(set(found)) < len(found):
-        raise InvalidModelError(f"axes {list(axes)} do not fit rank {rank} or repeat")
-    return found
 
 
 @register("Concat", 4, 11, 13, symbolic=True)
@@ -210,7 +211,11 @@ def expand(input: ArrayLike, shape: ArrayLike, /) -> Array:
 
 @register("Tile", 6, 13, static=["repeats"], symbolic=True)
 def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
-    """Each dimension repeated as often as ``repeats`` says."""
+    """Each dimension repeated as often as ``repeats`` says.
+
+    Raises:
+        InvalidModelError: if ``repeats`` has not one element for each dimension.
+    """
     counts, dims = as_dims(repeats), np.shape(input)
     if len(counts) != len(dims):
         raise InvalidModelError(f"{len(counts)} repeats for an input of rank {len(dims)}")
@@ -243,18 +248,23 @@ def slice(
 
     Negative positions count from the end, positions beyond a side are clamped, and a negative step
     goes backward.
+
+    Raises:
+        InvalidModelError: if the operands differ in length, an axis does not exist or repeats, or
+            a step is 0.
     """
     rank = np.ndim(data)
     firsts, lasts = as_dims(starts), as_dims(ends)
-    chosen = range(len(firsts)) if axes is None else _axes(as_dims(axes), rank)
+    chosen = range(len(firsts)) if axes is None else all_from_front(as_dims(axes), rank)
     strides = (1,) * len(firsts) if steps is None else as_dims(steps)
     if not len(firsts) == len(lasts) == len(chosen) == len(strides):
         raise InvalidModelError(
             f"{len(firsts)} starts, {len(lasts)} ends, {len(chosen)} axes and {len(strides)} steps"
         )
+    result: Any = data
     for axis, first, last, step in zip(chosen, firsts, lasts, strides, strict=True):
-        data = _slice_axis(data, axis, first, last, step)
-    return data  # pyright: ignore[reportReturnType]
+        result = _slice_axis(result, axis, first, last, step)
+    return result
 
 
 @register("Slice", 1, symbolic=True)
@@ -340,7 +350,11 @@ def split(
 def split_13(
     input: ArrayLike, split: ArrayLike | None = None, /, *, axis: int = 0, outputs: int
 ) -> tuple[Array, ...]:
-    """Cut along ``axis`` into the sizes ``split``, by default equal parts."""
+    """Cut along ``axis`` into the sizes ``split``, by default equal parts.
+
+    Raises:
+        InvalidModelError: if the sizes do not add up, or there are no equal parts.
+    """
     sizes = _equal_parts(input, axis, outputs) if split is None else as_dims(split)
     return _cut(input, sizes, axis)
 
@@ -376,17 +390,17 @@ def _equal_parts(input: Any, axis: int, outputs: int) -> tuple[Any, ...]:
     return (count // outputs,) * outputs
 
 
-def _cut(input: Any, sizes: Sequence[Any], axis: int) -> tuple[Array, ...]:
+def _cut(input: Any, sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
     """Consecutive parts of the given sizes."""
-    rank, count = np.ndim(input), np.shape(input)[axis]
+    axis = from_front(axis, np.ndim(input))
+    count = np.shape(input)[axis]
     if not shape_is_symbolic([count, *sizes]) and sum(sizes) != count:
         raise InvalidModelError(f"sizes {list(sizes)} do not add up to {count}, axis {axis}")
     ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
-    axis = axis % rank
     if isinstance(input, np.ndarray) and shape_is_symbolic(ends):
         input = lift(input)
     if isinstance(input, np.ndarray):
-        return tuple(np.split(input, ends[:-1], axis))  # pyright: ignore[reportReturnType]
+        return tuple(np.split(input, ends[:-1], axis))
     starts = [0, *ends[:-1]]
     return tuple(
         lax.slice_in_dim(jnp.asarray(input), a, b, 1, axis)

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import same_dim
+from jaxonnx.ops._axes import from_front
 from jaxonnx.registry import register
 from jaxonnx.tensors import dtype_of
 
@@ -278,9 +279,7 @@ def _stash(x: Array, stash_type: int) -> Any:
 
 def _last_axes(x: Array, axis: int) -> range:
     """The axes from ``axis`` on."""
-    if not -x.ndim <= axis < x.ndim:
-        raise InvalidModelError(f"axis is {axis}, expected one of rank {x.ndim}")
-    return range(axis % x.ndim, x.ndim)
+    return range(from_front(axis, x.ndim), x.ndim)
 
 
 @register("LayerNormalization", 17)

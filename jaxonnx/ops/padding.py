@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
 
@@ -36,11 +37,11 @@ def pad(
     entry itself (``edge``) or the other end (``wrap``).
 
     Raises:
-        InvalidModelError: for a wrong number of pads, an unknown mode, or an axis of size 0 that
-            is to grow from its own entries.
+        InvalidModelError: for a wrong number of pads, an unknown mode, an axis that does not exist
+            or repeats, or one of size 0 that is to grow from its own entries.
     """
     result, amounts = jnp.asarray(data), as_dims(pads)
-    chosen = range(result.ndim) if axes is None else as_dims(axes)
+    chosen = range(result.ndim) if axes is None else all_from_front(as_dims(axes), result.ndim)
     if len(amounts) != 2 * len(chosen):
         raise InvalidModelError(
             f"pads has {len(amounts)} entries, expected 2 for each of {len(chosen)} axes"
@@ -126,9 +127,13 @@ def center_crop_pad(
     """The center of ``input_data``, cropped or padded with 0 to ``shape`` along ``axes``.
 
     The odd entry is cropped from the end, and padded at the end.
+
+    Raises:
+        InvalidModelError: if an axis does not exist or repeats, or ``shape`` has not one element
+            for each.
     """
     data, targets = jnp.asarray(input_data), as_dims(shape)
-    chosen = range(data.ndim) if axes is None else axes
+    chosen = range(data.ndim) if axes is None else all_from_front(axes, data.ndim)
     if len(targets) != len(chosen):
         raise InvalidModelError(f"shape has {len(targets)} entries, expected {len(chosen)}")
     before: list[Any] = [0] * data.ndim

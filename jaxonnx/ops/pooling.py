@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.kinks import kink
 from jaxonnx.known import as_dims, same_dim
+from jaxonnx.ops._precision import widened
 from jaxonnx.ops._windows import Windows, place
 from jaxonnx.registry import register
 
@@ -93,6 +94,10 @@ def max_pool(
     The second output holds where in the flattened ``x`` the first maximum of each window lies,
     spatial dimensions counted column by column with ``storage_order=1``. Derivative at ties: all
     to the first.
+
+    Raises:
+        InvalidModelError: if an attribute has not one element (pads: two) per spatial dimension,
+            or ``auto_pad`` is unknown.
     """
     x = jnp.asarray(x)
     found = place(
@@ -109,21 +114,10 @@ def max_pool(
         return y
     places, sizes = _first_places(x, found), x.shape[2:]
     if storage_order:
-        digits = []
-        for size in reversed(sizes):
-            digits.append(places % size)
-            places = places // size
-        for size, digit in zip(sizes[::-1], digits, strict=True):
-            places = places * size + digit
+        places = _ravel(_unravel(places, sizes)[::-1], sizes[::-1])
     wide = jax.dtypes.canonicalize_dtype(np.int64)
     planes = lax.iota(wide, x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * len(sizes))
     return y, places.astype(wide) + planes * math.prod(sizes)
-
-
-def _widened(x: ArrayLike) -> tuple[Array, Any]:
-    """``x`` in at least single precision, in which sums are taken, and its own dtype."""
-    x = jnp.asarray(x)
-    return (x if x.dtype == np.float64 else x.astype(np.float32)), x.dtype
 
 
 @register("AveragePool", 1, 7, 10, 11, 19, 22)
@@ -142,9 +136,12 @@ def average_pool(
     """Mean over windows of ``x`` (N, C, D1, ...).
 
     It counts the elements of ``x``, with ``count_include_pad`` those of ``pads`` too, but never
-    what ``ceil_mode`` adds beyond them.
+    what ``ceil_mode`` adds beyond them. Half precision is summed in float32.
+
+    Raises:
+        InvalidModelError: as :func:`max_pool`.
     """
-    wide, dtype = _widened(x)
+    wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
     options = {"auto_pad": auto_pad, "pads": pads, "strides": strides, "dilations": dilations}
     found = place(wide.shape[2:], kernel_shape, **options, ceil_mode=ceil_mode)
     stated = place(wide.shape[2:], kernel_shape, **options)
@@ -177,8 +174,12 @@ def lp_pool(
     pads: Sequence[int] | None = None,
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """``p``-norm over windows of ``x`` (N, C, D1, ...). Derivative where the norm is 0: 0."""
-    wide, dtype = _widened(x)
+    """``p``-norm over windows of ``x`` (N, C, D1, ...). Derivative where the norm is 0: 0.
+
+    Raises:
+        InvalidModelError: as :func:`max_pool`.
+    """
+    wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
     found = place(
         wide.shape[2:],
         kernel_shape,
@@ -252,7 +253,7 @@ def _first_of_channel(x: Array) -> Array:
 @register("GlobalLpPool", 1, 2, 22)
 def global_lp_pool(x: ArrayLike, /, *, p: float = 2) -> Array:
     """``p``-norm over all spatial dimensions, which become 1. Derivative where it is 0: 0."""
-    wide, dtype = _widened(x)
+    wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
     return _root(jnp.sum(_power(wide, p), _spatial(wide), keepdims=True), p).astype(dtype)
 
 
@@ -294,6 +295,7 @@ def max_unpool(
 
 
 def _unravel(i: Array, shape: Sequence[Any]) -> list[Array]:
+    """Flat indices in ``shape`` as one index for each dimension."""
     digits = []
     for size in reversed(shape[1:]):
         digits.append(i % size)
@@ -302,6 +304,7 @@ def _unravel(i: Array, shape: Sequence[Any]) -> list[Array]:
 
 
 def _ravel(digits: Sequence[Array], shape: Sequence[Any]) -> Array:
+    """Flat indices in ``shape``, from one index for each dimension."""
     i = digits[0]
     for size, digit in zip(shape[1:], digits[1:], strict=True):
         i = i * size + digit

@@ -11,10 +11,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxonnx.errors import InvalidModelError
 from jaxonnx.kinks import kink
 from jaxonnx.known import as_dims, is_symbolic, maximum, minimum, xp
 from jaxonnx.ops import elementwise
+from jaxonnx.ops._axes import all_from_front
+from jaxonnx.ops._precision import widened
 from jaxonnx.registry import register
 
 __all__ = [
@@ -35,29 +36,15 @@ Axes = Sequence[int] | None
 
 def _reduced(data: Any, axes: Any, noop: int = 0) -> tuple[int, ...]:
     """The axes to reduce, from 0 on; where none are given all of them, or none if ``noop``."""
-    rank = np.ndim(data)
     given = () if axes is None else as_dims(axes)
     if not given:
-        return () if noop else tuple(range(rank))
-    reduced = tuple(a + rank if a < 0 else a for a in given)
-    if not all(0 <= a < rank for a in reduced) or len(set(reduced)) < len(reduced):
-        raise InvalidModelError(
-            f"axes are {list(given)}, expected different ones in [{-rank}, {rank - 1}] for data "
-            f"of rank {rank}"
-        )
-    return reduced
-
-
-def _in_work_type(data: Any) -> Any:
-    """Data in the type to accumulate in: float32 for half precision, else its own."""
-    data = xp(data).asarray(data)
-    half = jnp.issubdtype(data.dtype, np.floating) and data.dtype.itemsize < 4  # noqa: PLR2004
-    return data.astype(np.float32) if half else data
+        return () if noop else tuple(range(np.ndim(data)))
+    return all_from_front(given, np.ndim(data))
 
 
 def _as_float(data: Any) -> Any:
     """Data in the type to take roots, exponentials and logarithms in."""
-    data = _in_work_type(data)
+    data = widened(data)
     return data.astype(float) if jnp.issubdtype(data.dtype, np.integer) else data
 
 
@@ -82,7 +69,7 @@ def _sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
 def _reduce_sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     if is_symbolic(data):
         return _reduce_dims(np.add, data, axes, keepdims)
-    return _as_type_of(_sum(_in_work_type(data), axes, keepdims), data)
+    return _as_type_of(_sum(widened(data), axes, keepdims), data)
 
 
 @register("ReduceSum", 13, static=["axes"], symbolic=True)
@@ -105,7 +92,7 @@ def reduce_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) ->
 
 
 def _reduce_mean(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
-    total = _sum(_in_work_type(data), axes, keepdims)
+    total = _sum(widened(data), axes, keepdims)
     count = xp(data).asarray(math.prod(np.shape(data)[a] for a in axes)).astype(total.dtype)
     return _as_type_of(elementwise.div(total, count), data)
 
@@ -132,7 +119,7 @@ def reduce_mean_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -
 def _reduce_prod(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     if is_symbolic(data):
         return _reduce_dims(np.multiply, data, axes, keepdims)
-    work = _in_work_type(data)
+    work = widened(data)
     product = xp(work).prod(work, axis=axes, dtype=work.dtype, keepdims=bool(keepdims))
     return _as_type_of(product, data)
 
@@ -158,7 +145,7 @@ def reduce_prod_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -
 
 def _share_ties(dx: Any, x: Any, *, sign: int, axes: tuple[int, ...], keepdims: int) -> Any:
     ties = x == _extremum(x, sign=sign, axes=axes, keepdims=1)
-    tangent = _in_work_type(dx)
+    tangent = widened(dx)
     count = jnp.maximum(_sum(ties.astype(tangent.dtype), axes, 1), 1)
     return _sum(jnp.where(ties, tangent / count, 0), axes, keepdims).astype(x.dtype)
 
@@ -230,7 +217,7 @@ def reduce_min_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) ->
 
 
 def _reduce_l1(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
-    return _as_type_of(_sum(elementwise.abs(_in_work_type(data)), axes, keepdims), data)
+    return _as_type_of(_sum(elementwise.abs(widened(data)), axes, keepdims), data)
 
 
 @register("ReduceL1", 18, static=["axes"])
@@ -287,7 +274,7 @@ def reduce_l2_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> 
 
 
 def _reduce_sum_square(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
-    work = _in_work_type(data)
+    work = widened(data)
     return _as_type_of(_sum(work * work, axes, keepdims), data)
 
 

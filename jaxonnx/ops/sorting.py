@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import as_dims, shape_is_symbolic, xp
+from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._indices import int32
 from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
@@ -26,12 +27,16 @@ def top_k(
     Of equal entries the one with the lower index comes first. NaN counts as larger than every
     number. The result is in order even if ``sorted`` is 0. The derivative flows to the entries
     that are returned.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or ``k`` is larger than its size or negative.
     """
     del sorted
     data, (count,) = jnp.asarray(x), as_dims(k)
+    axis = from_front(axis, data.ndim)
     size = data.shape[axis]
     if not shape_is_symbolic((size, count)) and not 0 <= count <= size:
-        raise InvalidModelError(f"k is {count}, expected at most the size of the axis, {size}")
+        raise InvalidModelError(f"k is {count}, expected 0 to the size of the axis, {size}")
     indices = lax.top_k(_rank_key(lax.stop_gradient(data), largest), count, axis=axis)[1]
     values = jnp.take_along_axis(data, indices, axis, mode="clip")
     return values, indices.astype(jnp.result_type(int))

@@ -123,5 +123,5 @@ def acosh(input: ArrayLike, /) -> Array:
 
 @register("Atanh", 9, 22)
 def atanh(input: ArrayLike, /) -> Array:
-    """The inverse hyperbolic tangent, of numbers between -1 and 1."""
+    """The inverse hyperbolic tangent, from -1 to 1. Derivative at the ends: infinity."""
     return jnp.arctanh(input)

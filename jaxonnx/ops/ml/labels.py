@@ -125,7 +125,7 @@ def _look_up(x: Any, keys: np.ndarray, values: np.ndarray, default: Any) -> Any:
         x = concrete(x)
         table = dict(zip(map(_comparable, keys.tolist()), values.tolist(), strict=True))
         found = [table.get(_comparable(v), default) for v in x.ravel().tolist()]
-        return np.array(found, values.dtype).reshape(x.shape)  # pyright: ignore[reportReturnType]
+        return np.array(found, values.dtype).reshape(x.shape)
     if keys.dtype != x.dtype:
         raise InvalidModelError(f"the input is {x.dtype}, the keys are {keys.dtype}")
     keys, last = np.unique(keys[::-1], return_index=True)  # NaN is one key and sorted last
