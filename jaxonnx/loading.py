@@ -34,7 +34,7 @@ def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[st
     inputs = tuple(spec_of(i) for i in proto.graph.input)
     graph, inputs = _fix(graph, inputs, constants)
     graph = prune(graph)
-    cone = static_cone(graph)
+    cone = static_cone(graph, inputs)
     defaults = {s.name for s in inputs if s.name in graph.initializers}
     graph, params = take_parameters(graph, cone.pinned, CONSTANT_PARAMETER_BYTES)
     with jax.enable_x64(True):

@@ -1,13 +1,13 @@
 """Which stored values are parameters, which are constants, and which inputs must be known."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.optimize.prune import reads
-from jaxonnx.plan import Graph, Node
+from jaxonnx.plan import Graph, Node, Spec
 from jaxonnx.schema import reads_shapes_only
 
 CONSTANT_PARAMETER_BYTES = 8 * 4
@@ -30,24 +30,32 @@ class Cone:
     inputs: frozenset[str]
 
 
-def static_cone(graph: Graph) -> Cone:
+_SEARCHES = ("ArgMax", "ArgMin", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "TopK")
+"""What summarises data rather than computing a shape."""
+
+
+def static_cone(graph: Graph, specs: Iterable[Spec]) -> Cone:
     """Walk backward from every operand that must be known while tracing.
 
-    ``Shape`` ends the walk, since shapes are known. Where graph inputs are reached they become
-    static inputs, unless parameters are met on the way: such an operand is computed from data.
+    ``Shape`` ends the walk, since shapes are known. Graph inputs that are reached become static
+    inputs where all there is on the way is shape arithmetic on scalars and vectors. Otherwise the
+    operand is computed from data: such a model runs in phases.
     """
     producers = {o: node for node in graph.all_nodes for o in node.outputs if o}
     stored = {n: a for g in graph.walk() for n, a in g.given.items()}
+    arrays = {s.name for s in specs if s.shape is not None and len(s.shape) > 1}
     pinned: set[str] = set()
     inputs: set[str] = set()
     for root in set(_static_operands(graph)):
         seen = _ancestors(root, producers)
-        reached = {n for n in graph.inputs if n in seen and n not in stored}
-        large = [n for n in seen if n in stored and is_float(stored[n]) and stored[n].size > 1]
-        if reached and large:
+        reached = seen.intersection(graph.inputs)
+        weights = any(n in stored and is_float(stored[n]) and stored[n].size > 1 for n in seen)
+        nodes = [producers[n] for n in seen if n in producers]
+        searches = any(n.op_type in _SEARCHES or (n.operator and n.operator.host) for n in nodes)
+        if reached - set(stored) and (weights or searches or reached & arrays):
             continue
         pinned |= seen
-        inputs |= reached | {n for n in graph.inputs if n in seen}
+        inputs |= reached
     return Cone(frozenset(pinned), frozenset(inputs))
 
 

@@ -259,3 +259,20 @@ def test_constant_nodes_of_more_than_a_few_numbers_are_parameters():
     ]
     model = jaxonnx.load(make(nodes, [("x", FLOAT, [9])], [("y", FLOAT)]))
     assert list(model.params) == ["weight"]
+
+
+def test_an_operand_found_in_data_does_not_make_the_data_static():
+    model = jaxonnx.load(
+        make(
+            [
+                ("ReduceMax", ["lengths"], ["most"], {"keepdims": 1}),
+                ("Tile", ["x", "most"], ["y"], {}),
+            ],
+            [("x", FLOAT, [1]), ("lengths", INT64, ["B"])],
+            [("y", FLOAT)],
+        )
+    )
+    assert model.static_inputs == ()
+    one = np.ones(1, np.float32)
+    assert_close(model(one, np.array([2, 3])), np.ones(3, np.float32))
+    assert_close(model(one, np.array([1, 3, 2])), np.ones(3, np.float32))
