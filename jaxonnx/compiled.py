@@ -102,14 +102,18 @@ class Compiled:
         outputs = tracing.run(self.graph, {**values, **static.values})
         specs = self.specs or [Spec(n, None, None) for n in self.graph.outputs]
         lifted = [
-            map_arrays(lambda v, s=spec: tracing.lift(_as_declared(v, s), s.dtype), value)
+            map_arrays(lambda v, s=spec: tracing.lift(as_declared(v, s), s.dtype), value)
             for value, spec in zip(outputs, specs, strict=True)
         ]
         return lifted, tracing.counts
 
 
-def _as_declared(value: Any, spec: Spec) -> Any:
-    """``value`` if it has the declared dtype; dimensions take any integer one."""
+def as_declared(value: Any, spec: Spec) -> Any:
+    """An array of an output if it has the declared dtype; dimensions take any integer one.
+
+    Raises:
+        InvalidModelError: if it has another.
+    """
     dtype = getattr(value, "dtype", None)
     if dtype is None or spec.dtype is None or is_symbolic(value) or dtype == spec.dtype:
         return value

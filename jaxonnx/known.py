@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import core, lax
+from jax import core, export, lax
 from jax.errors import InconclusiveDimensionOperation
 
 from jaxonnx.errors import DataDependentShapeError
@@ -149,6 +149,7 @@ def equal(a: Any, b: Any) -> Any:
 
 
 def _apply(name: str, on_dims: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    a, b = _held(a), _held(b)
     if not (is_symbolic(a) or is_symbolic(b)):
         return getattr(xp(a, b), name)(a, b)
     pairs = np.broadcast(a, b)
@@ -158,6 +159,11 @@ def _apply(name: str, on_dims: Callable[[Any, Any], Any], a: Any, b: Any) -> Any
     if all(isinstance(r, bool) for r in results):
         return np.array(results, bool).reshape(pairs.shape)
     return dimensions(results).reshape(pairs.shape)
+
+
+def _held(value: Any) -> Any:
+    """A dimension as the array that NumPy takes it out of, in arithmetic on arrays without axes."""
+    return dimensions([value]).reshape(()) if export.is_symbolic_dim(value) else value
 
 
 def _is_int(value: Any) -> bool:

@@ -210,26 +210,24 @@ class Model:
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
         """The parameters with their names, and the static part."""
-        names = tuple(self._params)
         keyed = tuple((jax.tree_util.DictKey(n), a) for n, a in self._params.items())
-        return keyed, (self._program, names)
+        return keyed, self._program
 
     def tree_flatten(self) -> tuple[Any, Any]:
         """The parameters, and the static part."""
-        return tuple(self._params.values()), (self._program, tuple(self._params))
+        return tuple(self._params.values()), self._program
 
     @classmethod
-    def tree_unflatten(cls, static: Any, leaves: Any) -> "Model":
+    def tree_unflatten(cls, program: Program, leaves: Any) -> "Model":
         """A model from leaves of any kind; nothing is checked."""
-        program, names = static
-        return cls(dict(zip(names, leaves, strict=True)), program)
+        return cls(dict(zip(program.plan.params, leaves, strict=True)), program)
 
 
 jax.export.register_pytree_node_serialization(
     Model,
     serialized_name="jaxonnx.Model",
-    serialize_auxdata=lambda static: static[0].encode(),
-    deserialize_auxdata=lambda data: (program := Program.decode(data), program.plan.params),
+    serialize_auxdata=lambda program: program.encode(),
+    deserialize_auxdata=Program.decode,
 )
 
 

@@ -283,10 +283,14 @@ def _slice(function: Function, args: Sequence[Any], attributes: Attributes) -> A
 
 
 def _lowest(dtype: Any) -> Any:
+    if jnp.issubdtype(dtype, np.bool_):
+        return False
     return -np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
 
 
 def _highest(dtype: Any) -> Any:
+    if jnp.issubdtype(dtype, np.bool_):
+        return True
     return np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
 
 
@@ -353,7 +357,7 @@ _RULES: dict[str, Function] = {
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Gemm": _gemm,
-    "Hardmax": lambda *_: None,
+    "Hardmax": lambda *_: None,  # no element-wise one, unlike the others of its module
     "Identity": lambda function, args, attributes: args[0],
     "LogSoftmax": _softmax,
     "MatMul": _matmul,

@@ -11,7 +11,7 @@ import numpy as np
 from jax import core, lax
 
 from jaxonnx import schedule, serial
-from jaxonnx.compiled import Compiled, StaticValues
+from jaxonnx.compiled import Compiled, StaticValues, as_declared
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
 from jaxonnx.messages import value_dependent
 from jaxonnx.outputs import Outputs
@@ -100,7 +100,9 @@ class Program:
         return any(given[n].dtype.kind == "T" for n in self.plan.graph.outputs if n in given)
 
     def _call_in_phases(self, params: Arrays, inputs: Arrays) -> list[Any]:
-        return [_as_arrays(v) for v in self.runner.run({**params, **inputs})]
+        outputs = zip(self.runner.run({**params, **inputs}), self.plan.outputs, strict=True)
+        checked = [jax.tree.map(lambda a, s=spec: as_declared(a, s), v) for v, spec in outputs]
+        return [_as_arrays(v) for v in checked]
 
     def _call_whole(self, params: Arrays, inputs: Arrays, inside: bool) -> list[Any]:
         static, traced = self._split(inputs)

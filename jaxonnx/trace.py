@@ -157,7 +157,7 @@ class Tracing:
         """Known results of known values, unless they are large; all others are traced."""
         if call.foldable:
             results = _fold(call)
-            if sum(getattr(r, "nbytes", 0) for r in results) <= self.limit:
+            if sum(r.nbytes for r in results if is_known(r)) <= self.limit:
                 return results
         lifted = self._lift_all(call)
         results = call.run(lifted)

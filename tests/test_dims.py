@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import assert_close, f32
+from helpers import assert_close, f32, text_model
 from onnx import helper
 
 import jaxonnx
@@ -84,3 +84,23 @@ def test_export_with_a_sum_of_dimensions():
     a, b, mask = f32([1]), f32([2, 3]), f32([1, 0, 1])
     result = exported.call({}, {"a": a, "b": b, "mask": mask})
     assert_close(result, f32([1, 0, 3]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(int64[N] x) => (int64[M] y) "
+        "{ s = Shape(x) f = ConstantOfShape(s) z = CastLike(f, x) y = Add(x, z) }",
+        "(int64[N] x) => (int64[M] y) "
+        "{ n = Size(x) a = Constant<value_int=0>() b = Constant<value_int=1>() r = Range(a, n, b) "
+        "y = Sub(x, r) }",
+        "(int64[N] x) => (int64[M] y) "
+        "{ s = Shape(x) a = Constant<value_int=0>() z = Expand(a, s) y = Add(x, z) }",
+    ],
+)
+def test_export_of_arrays_whose_size_is_symbolic(text):
+    model = jaxonnx.load(text_model(text))
+    x = np.arange(5)
+    with jax.enable_x64(True):
+        exported = jax.export.export(jax.jit(model.apply))(model.params, model.abstract_inputs())
+        assert_close(exported.call({}, {"x": x}), model(x))

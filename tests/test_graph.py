@@ -117,6 +117,14 @@ def test_output_of_another_precision_than_declared(declared):
         jaxonnx.load(proto)(X)
 
 
+def test_output_of_another_precision_than_declared_in_phases():
+    proto = make([("NonZero", ["x"], ["p"]), ("Cast", ["x"], ["y"])], ["p", "y"])
+    proto.graph.node[1].attribute.append(helper.make_attribute("to", TensorProto.DOUBLE))
+    proto.graph.output[1].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N"]))
+    with pytest.raises(InvalidModelError, match="output 'y' is float64, but the model declares"):
+        jaxonnx.load(proto)(X)
+
+
 def test_constant_node_as_output():
     node = helper.make_node("Constant", [], ["y"], value_float=2.5)
     assert_close(jaxonnx.load(make([node], ["y"], inputs=[]))(), f32(2.5))

@@ -171,6 +171,18 @@ def test_derivatives_flow_through_the_chosen_elements(options):
     assert_close(np.asarray(jax.grad(lambda x: model(x))(X)), np.where(X > 0, 2 * X, 0))
 
 
+def test_reductions_of_booleans():
+    tail = [
+        ("Greater", ["v", "zero"], ["b"], {}),
+        ("ReduceMax", ["b"], ["most"], {"keepdims": 0}),
+        ("ReduceMin", ["b"], ["least"], {"keepdims": 0}),
+    ]
+    proto = model_of(tail, [("most", BOOL), ("least", BOOL)])
+    proto.opset_import[0].version = 20
+    most, least = jaxonnx.load(proto, bounds={"find": 5})(X)
+    assert bool(most) and bool(least)
+
+
 def test_unknown_buckets_are_refused():
     with pytest.raises(InputError, match="buckets is 'pow3', expected 'pow2' or None"):
         jaxonnx.load(model_of([], [("v", FLOAT)]), buckets="pow3")  # pyright: ignore[reportArgumentType]

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.known import concrete, xp
+from jaxonnx.ops._axes import from_front
 from jaxonnx.padded import Padded
 from jaxonnx.registry import register
 
@@ -34,7 +35,7 @@ def _bounded_compress(
 ) -> Padded:
     data = jnp.asarray(input) if axis is not None else jnp.ravel(input)
     (chosen,) = jnp.nonzero(condition, size=size, fill_value=0)
-    along = (axis or 0) % data.ndim
+    along = from_front(axis or 0, data.ndim)
     kept = jnp.take(data, chosen.astype(np.int32), axis=along, mode="clip")
     return Padded(kept, jnp.count_nonzero(condition), along)
 
@@ -50,17 +51,18 @@ def compress(input: ArrayLike, condition: ArrayLike, /, *, axis: int | None = No
     """
     (chosen,) = np.nonzero(concrete(condition))
     data: Any = input if axis is not None else xp(input).reshape(input, -1)
-    count = data.shape[axis or 0]
+    along = from_front(axis or 0, data.ndim)
+    count = data.shape[along]
     if len(chosen) and chosen[-1] >= count:
         raise InvalidModelError(f"condition chooses number {chosen[-1]} of {count}")
-    return xp(data).take(data, chosen.astype(np.int32), axis=axis or 0)
+    return xp(data).take(data, chosen.astype(np.int32), axis=along)
 
 
 def _bounded_unique(
     x: ArrayLike, /, *, axis: int | None = None, sorted: int = 1, outputs: int = 1, size: int
 ) -> Any:
     data = jnp.asarray(x) if axis is not None else jnp.ravel(x)
-    along = (axis or 0) % data.ndim
+    along = from_front(axis or 0, data.ndim)
     n = data.shape[along]
     _, first, inverse, counts = jnp.unique(data, True, True, True, axis=along, size=n)
     count = jnp.count_nonzero(counts).astype(np.int32)

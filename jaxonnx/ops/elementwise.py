@@ -156,13 +156,15 @@ def _power(x: Any, y: Any, /) -> Any:
     return xp(x, y).power(x, y)
 
 
-@register("Pow", 7, 12, 13, 15)
+@register("Pow", 7, 12, 13, 15, symbolic=True)
 def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y`` in the type of ``x``, broadcast; exact for integers.
 
     Of integers, a negative power of anything but 1 and -1 is 0. Derivatives at (0, 0): 0 and 0.
     The one by ``y`` is 0 where ``x <= 0``, as the power is defined at integer ``y`` only there.
     """
+    if is_symbolic(x) or is_symbolic(y):
+        return _power_of_dims(x, y)
     m = xp(x, y)
     base, exponent = m.asarray(x), m.asarray(y)
     dtype = base.dtype
@@ -175,6 +177,13 @@ def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
         return exact
     rounded = m.power(base.astype(float), exponent.astype(float)).astype(dtype)
     return m.where(exponent == m.trunc(exponent), exact, rounded)
+
+
+def _power_of_dims(x: Any, y: Any) -> Any:
+    """``x ** y``, a dimension where the exponents are natural numbers."""
+    if not is_symbolic(y) and np.all((y >= 0) & (y == np.trunc(y))):
+        return np.power(x, np.asarray(y, np.int64))
+    return pow(lift(x), lift(y))
 
 
 def _power_of_integers(x: Any, y: Any) -> Any:

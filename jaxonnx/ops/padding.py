@@ -9,7 +9,7 @@ from jax import Array, core, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.known import as_dims, dimensions, lift, same_dim, shape_is_symbolic
 from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._words import moves_words
 from jaxonnx.registry import register
@@ -55,12 +55,11 @@ def pad(
     if mode == "constant":
         fill = 0 if constant_value is None else constant_value
         return _pad_constant(result, before, after, jnp.asarray(fill, result.dtype).reshape(()))
-    if shape_is_symbolic(amounts):
-        raise InvalidModelError(f"pads {amounts} depend on dimensions, which {mode!r} cannot use")
-    cropped = [[min(n, 0) for n in side] for side in (before, after)]
+    cropped = [[core.min_dim(n, 0) for n in side] for side in (before, after)]
     result = _pad_constant(result, cropped[0], cropped[1], jnp.zeros((), result.dtype))
     for axis in range(result.ndim):
-        result = _pad_from_within(result, axis, max(before[axis], 0), max(after[axis], 0), mode)
+        grown = core.max_dim(before[axis], 0), core.max_dim(after[axis], 0)
+        result = _pad_from_within(result, axis, *grown, mode)
     return result
 
 
@@ -70,23 +69,31 @@ def _pad_constant(data: Array, before: Sequence[Any], after: Sequence[Any], fill
     return lax.pad(data, fill, [(b, a, 0) for b, a in zip(before, after, strict=True)])
 
 
-def _pad_from_within(data: Array, axis: int, before: int, after: int, mode: str) -> Array:
+def _pad_from_within(data: Array, axis: int, before: Any, after: Any, mode: str) -> Array:
     size = data.shape[axis]
-    if before == after == 0:
+    if same_dim(before, 0) and same_dim(after, 0):
         return data
     if same_dim(size, 0):
         raise InvalidModelError(f"axis {axis} has size 0, so {mode!r} has nothing to pad it with")
-    if mode == "edge" or not shape_is_symbolic((size,)):
+    if not shape_is_symbolic((before, after) if mode == "edge" else (before, after, size)):
         width = [(0, 0)] * data.ndim
         width[axis] = (before, after)
         return jnp.pad(data, width, mode=mode)  # pyright: ignore[reportArgumentType]
-    # The size of the axis is symbolic, and at least as large as the pads or an error says so.
-    skip = 1 if mode == "reflect" else 0
-    first = lax.slice_in_dim(data, skip, skip + (before if skip else after), axis=axis)
-    width = after if skip else before
-    last = lax.slice_in_dim(data, size - skip - width, size - skip, axis=axis)
-    left, right = (lax.rev(first, [axis]), lax.rev(last, [axis])) if skip else (last, first)
+    # Which entries are added is computed when the program runs, since the sizes are symbolic.
+    count, shift = lift(dimensions((size, before)), np.int32)
+    first = _entries(lax.iota(np.int32, before) - shift, count, mode)
+    last = _entries(lax.iota(np.int32, after) + count, count, mode)
+    left, right = (jnp.take(data, e, axis, mode="clip") for e in (first, last))
     return lax.concatenate([left, data, right], axis)
+
+
+def _entries(places: Array, count: Array, mode: str) -> Array:
+    """The entries of an axis with ``count`` that stand at ``places`` outside of it."""
+    if mode == "edge":
+        return jnp.clip(places, 0, count - 1)
+    period = jnp.maximum(2 * (count - 1), 1) if mode == "reflect" else count
+    within = places % period
+    return jnp.minimum(within, period - within) if mode == "reflect" else within
 
 
 @register("Pad", 11, 13, static=["pads"])

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.errors import InvalidModelError, StaticValueError
 from jaxonnx.known import as_dims, same_dim, shape_is_symbolic, xp
+from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._pixels import saturated, work_dtype
 from jaxonnx.registry import register
 
@@ -52,7 +53,7 @@ def resize(
             unknown mode.
     """
     result = jnp.asarray(x)
-    chosen = [a % result.ndim for a in (range(result.ndim) if axes is None else axes)]
+    chosen = all_from_front(range(result.ndim) if axes is None else axes, result.ndim)
     old = [result.shape[a] for a in chosen]
     lengths, ratios = _targets(old, scales, sizes, keep_aspect_ratio_policy)
     crops = coordinate_transformation_mode == _CROP

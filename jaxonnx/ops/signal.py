@@ -91,15 +91,17 @@ def stft(
 ) -> Array:
     """Fourier transforms of the windowed frames that start every ``frame_step`` samples.
 
-    The signal is (batch, length, parts), the result (batch, frames, bins, 2). Frames have the
-    length of the window, or ``frame_length``, or that of the signal. Half types are transformed
-    in float32.
+    The signal is (batch, length, parts), or (batch, length) where it is real; the result is
+    (batch, frames, bins, 2). Frames have the length of the window, or ``frame_length``, or that of
+    the signal. Half types are transformed in float32.
 
     Raises:
         InvalidModelError: if the window has another length than the frames, or ``onesided``
             meets a complex signal.
     """
     x = jnp.asarray(signal)
+    if x.ndim < 3:  # torch.onnx writes it so, and onnxruntime takes it  # noqa: PLR2004
+        x = x[..., None]
     size: Any = x.shape[1] if window is None else jnp.shape(window)[0]
     if frame_length is not None:
         (size,) = as_dims(frame_length)

@@ -408,6 +408,7 @@ def test_arithmetic_of_dimensions_stays_known():
         (ops.mod(dim, i64(2)), s % 2),
         (ops.max(dim, i64(3)), s),
         (ops.min(dim, i64(2)), 2),
+        (ops.pow(dim, i64(2)), s * s),
         (ops.neg(dim), -s),
         (ops.abs(ops.neg(dim)), s),
     ]:
@@ -423,15 +424,18 @@ def test_arithmetic_of_dimensions_stays_known():
         (lambda s: ops.mod(s, i64(2)), [0, 1, 0]),
         (lambda s: ops.mod(s, i64(2), fmod=1), [0, -1, 0]),
         (lambda s: ops.mod(s, i64(-2)), [0, -1, 0]),
+        (lambda s: ops.pow(s, i64(3)), [-8, -1, 64]),
+        (lambda s: ops.pow(i64(2), s), [0, 0, 16]),
     ],
 )
-def test_division_of_dimensions_that_may_be_negative(function, expected):
+@pytest.mark.parametrize("shape", [(1,), ()])  # NumPy gives the element of the latter alone
+def test_arithmetic_on_dimensions_that_may_be_negative(function, expected, shape):
     def shifted(x):
-        result = function(known.dimensions([x.shape[0] - 3]))
-        return result if isinstance(result, jax.Array) else known.lift(result)
+        result = function(known.dimensions([x.shape[0] - 3]).reshape(shape))
+        return result if isinstance(result, jax.Array) else known.lift(np.asarray(result))
 
     with jax.enable_x64(True):
-        shape = jax.ShapeDtypeStruct(jax.export.symbolic_shape("S"), np.float32)
-        exported = jax.export.export(jax.jit(shifted))(shape)
+        spec = jax.ShapeDtypeStruct(jax.export.symbolic_shape("S"), np.float32)
+        exported = jax.export.export(jax.jit(shifted))(spec)
         results = [exported.call(np.zeros(n, np.float32)).item() for n in (1, 2, 7)]
     assert results == expected

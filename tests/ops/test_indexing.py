@@ -182,6 +182,18 @@ def test_scatter_drops_what_is_out_of_range():
         ops.scatter_elements(x, far, floats([7, 7, 7, 9]))
 
 
+def test_an_axis_that_does_not_exist():
+    x, first = floats([[1, 2], [3, 4]]), ints([[0]])
+    for call in (
+        lambda: ops.gather(x, first, axis=2),
+        lambda: ops.gather_elements(x, first, axis=2),
+        lambda: ops.scatter_elements(x, first, floats([[5]]), axis=2),
+        lambda: ops.tensor_scatter(x, x, axis=2),
+    ):
+        with pytest.raises(InvalidModelError, match=r"axis is 2, expected one in \[-2, 1\]"):
+            call()
+
+
 def test_unknown_reduction():
     with pytest.raises(InvalidModelError, match="reduction 'mean', expected none or one of"):
         ops.scatter_nd(ROWS, ints([[0]]), ROWS[:1], reduction="mean")

@@ -120,7 +120,9 @@ def test_squeeze_and_unsqueeze_by_input(opset):
 def test_squeeze_and_unsqueeze_errors():
     with pytest.raises(InvalidModelError, match=r"axis 1 of shape \[1, 3\] is not of size 1"):
         ops.squeeze(arange(1, 3), ints(1))
-    with pytest.raises(InvalidModelError, match=r"axes are \[0, -2\], expected different ones in \[-2, 1\]"):
+    with pytest.raises(
+        InvalidModelError, match=r"axes are \[0, -2\], expected different ones in \[-2, 1\]"
+    ):
         ops.unsqueeze(np.zeros(()), ints(0, -2))
     with pytest.raises(InvalidModelError, match="expected different ones"):
         ops.squeeze(arange(1), ints(3))
@@ -215,7 +217,7 @@ def test_split_errors():
         lambda x: ops.tile(x, ints(2, 3)),
         lambda x: ops.expand(x, ints(2, 1, 1)),
         lambda x: ops.split(x, ints(1, 2), axis=1)[1],
-        lambda x: ops.transpose(x),
+        ops.transpose,
     ],
     ids=["reshape", "slice", "concat", "tile", "expand", "split", "transpose"],
 )
@@ -248,7 +250,7 @@ def test_agrees_with_onnxruntime_on_a_strided_slice():
     "function",
     [
         lambda x: ops.reshape(x, ints(0, -1)),
-        lambda x: ops.flatten(x),
+        ops.flatten,
         lambda x: ops.slice(x, ints(0), ints(-1), ints(0)),
         lambda x: ops.slice(x, ints(-1), ints(I64_MIN), ints(0), ints(-1)),
         lambda x: ops.tile(x, ints(2, 1, 1)),

@@ -163,22 +163,25 @@ def test_derivative_reaches_the_value():
 
 
 def test_symbolic_shapes():
-    b, n = export.symbolic_shape("b, n", constraints=["n >= 3"])
+    b, n = export.symbolic_shape("b, n")
     spec = jax.ShapeDtypeStruct((b, n), np.float32)
+    borrow = ("reflect", "edge", "wrap")
 
     def outputs(x):
         by_size = np.array([0, x.shape[0], 0, 0], object)
-        modes = [ops.pad(x, ints([0, 2, 0, 1]), mode=m) for m in ("reflect", "edge", "wrap")]
-        return [ops.pad(x, ints([0, -1, 0, 2])), ops.pad(x, by_size), *modes]
+        both = np.array([0, x.shape[0], 0, x.shape[0] % 4], object)
+        modes = [ops.pad(x, ints([0, 2, 0, 1]), mode=m) for m in borrow]
+        sized = [ops.pad(x, both, mode=m) for m in borrow]
+        return [ops.pad(x, ints([0, -1, 0, 2])), ops.pad(x, by_size), *modes, *sized]
 
-    x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    got = export.export(jax.jit(outputs))(spec).call(x)
-    expected = [np.pad(x[:, 1:], ((0, 0), (0, 2))), np.pad(x, ((0, 0), (2, 0)))]
-    expected += [np.pad(x, ((0, 0), (2, 1)), mode=m) for m in ("reflect", "edge", "wrap")]
-    for y, right in zip(got, expected, strict=True):
-        assert_close(y, right)
-    with pytest.raises(InvalidModelError, match="depend on dimensions, which 'edge' cannot use"):
-        ops.pad(x, np.array([0, b, 0, 0], object), mode="edge")
+    exported = export.export(jax.jit(outputs))(spec)
+    for rows, size in [(2, 4), (5, 2), (4, 3)]:  # pads that are larger than the axis too
+        x = np.arange(rows * size, dtype=np.float32).reshape(rows, size)
+        expected = [np.pad(x[:, 1:], ((0, 0), (0, 2))), np.pad(x, ((0, 0), (rows, 0)))]
+        expected += [np.pad(x, ((0, 0), (2, 1)), mode=m) for m in borrow]
+        expected += [np.pad(x, ((0, 0), (rows, rows % 4)), mode=m) for m in borrow]
+        for y, right in zip(exported.call(x), expected, strict=True):
+            assert_close(y, right)
 
 
 @pytest.mark.parametrize(

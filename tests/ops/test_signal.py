@@ -103,6 +103,15 @@ def test_stft_of_a_real_signal(step, size, onesided):
     helpers.assert_close(y, expected, scale=3)
 
 
+def test_stft_of_a_real_signal_without_parts():
+    inputs = [SIGNAL[..., 0], scalar(2), None, scalar(4)]
+    (y,) = helpers.run_node("STFT", inputs, opset=17)
+    helpers.assert_close(y, ops.stft(SIGNAL, scalar(2), None, scalar(4)))
+    model = helpers.node_model("STFT", inputs, opset=17)
+    (expected,) = helpers.onnxruntime(model, *(v for v in inputs if v is not None))
+    helpers.assert_close(y, expected, scale=3)
+
+
 def test_stft_of_a_complex_signal():
     z = np.random.default_rng(0).normal(size=(2, 9, 2))
     expected = parts(np.fft.fft(frames(z[..., 0] + 1j * z[..., 1], 4, 2, 1)))

@@ -90,7 +90,7 @@ def test_top_k_of_each_version_and_axis():
     assert_close(indices, ints([[0] * 4, [1] * 4]))
     assert_close(top_k(x[:0], 2)[0], x[:0, :2])
     assert_close(top_k(x, 0)[1], np.zeros((3, 0), np.int64))
-    with pytest.raises(InvalidModelError, match="k is 5, expected at most the size of the axis, 4"):
+    with pytest.raises(InvalidModelError, match="k is 5, expected 0 to the size of the axis, 4"):
         top_k(x, 5)
 
 
