@@ -236,7 +236,7 @@ def _described(value: Any) -> tuple[Any, Any, str]:
 
 def _glance(value: np.ndarray) -> str:
     """All of a short array, the range and the mean of a long one."""
-    if value.size <= 8 or value.dtype.kind in "TOSU":  # noqa: PLR2004 - what fits in a line
+    if value.size <= 8 or value.dtype.kind in "TOSU":
         with np.printoptions(precision=5, threshold=8):
             return str(value.tolist() if value.dtype.kind in "TOSU" else value).replace("\n", "")
     if value.dtype.kind == "c":

@@ -245,7 +245,7 @@ def _concat(function: Function, args: Sequence[Any], attributes: Attributes) -> 
 
 def _matmul(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
     a, b = args
-    if isinstance(b, Padded) or a.axis == a.values.ndim - 1 or np.ndim(b) != 2:  # noqa: PLR2004
+    if isinstance(b, Padded) or a.axis == a.values.ndim - 1 or np.ndim(b) != 2:
         return None
     return Padded(function(a.values, b, **attributes), a.count, a.axis)
 
@@ -253,7 +253,7 @@ def _matmul(function: Function, args: Sequence[Any], attributes: Attributes) -> 
 def _gemm(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
     a, *rest = args
     plain = isinstance(a, Padded) and not any(isinstance(r, Padded) for r in rest)
-    bias_fits = len(rest) < 2 or rest[1] is None or np.ndim(rest[1]) < 2  # noqa: PLR2004
+    bias_fits = len(rest) < 2 or rest[1] is None or np.ndim(rest[1]) < 2
     if not plain or a.axis != 0 or attributes.get("transA") or not bias_fits:
         return None
     return Padded(function(a.values, *rest, **attributes), a.count, 0)

@@ -45,7 +45,7 @@ def add_row(to: Table, *cells: Any) -> None:
 def size(count: float) -> str:
     """A number of bytes for people."""
     for unit in ("B", "KiB", "MiB"):
-        if count < 1024:  # noqa: PLR2004 - of the next smaller unit
+        if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"

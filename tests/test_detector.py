@@ -13,7 +13,7 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def detector():
-    """Boxes of [1, N, 4] and scores of [1, 1, N] scaled, suppressed, and the chosen ones gathered."""
+    """Boxes [1, N, 4] and scores [1, 1, N] scaled, suppressed, and the chosen ones gathered."""
     stored = {
         "gain": np.array([0.5], np.float32),
         "most": np.array(100),

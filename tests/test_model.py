@@ -146,7 +146,7 @@ def test_tree_paths_are_onnx_names(model):
     [
         copy.deepcopy,
         lambda m: pickle.loads(pickle.dumps(m)),
-        lambda m: jaxonnx.load(mlp()),  # noqa: ARG005 - a second load of the same file
+        lambda m: jaxonnx.load(mlp()),
     ],
     ids=["deepcopy", "pickle", "load"],
 )

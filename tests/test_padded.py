@@ -159,7 +159,7 @@ def test_an_exceeded_bound_is_reported():
 def test_bounds_name_nodes_that_can_have_one():
     proto, _ = case("sum")
     with pytest.raises(
-        InputError, match="bounds: 'v' is no value-dependent node .* 'find', 'places'"
+        InputError, match=r"bounds: 'v' is no value-dependent node .* 'find', 'places'"
     ):
         jaxonnx.load(proto, bounds={"v": 2})
 
@@ -168,7 +168,7 @@ def test_bounds_name_nodes_that_can_have_one():
 def test_derivatives_flow_through_the_chosen_elements(options):
     tail = [("Mul", ["v", "v"], ["vv"], {}), ("ReduceSum", ["vv"], ["y"], {"keepdims": 0})]
     model = jaxonnx.load(model_of(tail, [("y", FLOAT)]), **options)
-    assert_close(np.asarray(jax.grad(lambda x: model(x))(X)), np.where(X > 0, 2 * X, 0))
+    assert_close(np.asarray(jax.grad(model)(X)), np.where(X > 0, 2 * X, 0))
 
 
 def test_reductions_of_booleans():
@@ -180,7 +180,8 @@ def test_reductions_of_booleans():
     proto = model_of(tail, [("most", BOOL), ("least", BOOL)])
     proto.opset_import[0].version = 20
     most, least = jaxonnx.load(proto, bounds={"find": 5})(X)
-    assert bool(most) and bool(least)
+    assert bool(most)
+    assert bool(least)
 
 
 def test_unknown_buckets_are_refused():

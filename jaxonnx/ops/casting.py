@@ -115,7 +115,7 @@ def _to_e8m0(values: Any, saturate: int, round_mode: str) -> Array:
     np_ = xp(values)
     wide = values.astype(np.float32)
     mantissa, exponent = np_.frexp(wide)  # wide = mantissa * 2**exponent, mantissa in [0.5, 1)
-    modes = {"up": mantissa > 0.5, "down": False, "nearest": mantissa >= 0.75}  # noqa: PLR2004
+    modes = {"up": mantissa > 0.5, "down": False, "nearest": mantissa >= 0.75}
     if round_mode not in modes:
         raise InvalidModelError(f"round_mode is {round_mode!r}, expected one of {[*modes]}")
     up = modes[round_mode]

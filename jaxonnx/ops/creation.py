@@ -55,7 +55,7 @@ def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type
         return jnp.asarray(first, dtype) + steps
     if shape_is_symbolic([first]):
         return jnp.asarray(first, dtype) + jnp.arange(count, dtype=dtype) * jnp.asarray(step, dtype)
-    wide = dtype if dtype.itemsize >= 4 or not exact else np.dtype(np.float32)  # noqa: PLR2004
+    wide = dtype if dtype.itemsize >= 4 or not exact else np.dtype(np.float32)
     module = _module((count,), wide)
     steps = module.arange(count).astype(wide) * np.asarray(step, wide)
     return (np.asarray(first, wide) + steps).astype(dtype)

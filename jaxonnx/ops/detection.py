@@ -172,7 +172,7 @@ def non_max_suppression(
         InvalidModelError: if the shapes do not fit each other.
     """
     boxes, scores = concrete(boxes), concrete(scores)
-    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.shape[::2] != boxes.shape[:2]:  # noqa: PLR2004
+    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.shape[::2] != boxes.shape[:2]:
         raise InvalidModelError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)}")
     limit, overlap, least = (
         default if v is None else concrete(v).reshape(())

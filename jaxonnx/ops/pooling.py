@@ -215,7 +215,7 @@ def lp_pool_1(
 
 def _power(x: Array, p: float) -> Array:
     """``|x| ** p``; derivative at 0: 0."""
-    if p == 2:  # noqa: PLR2004
+    if p == 2:
         return x * x
     return jnp.where(x == 0, 0, jnp.abs(jnp.where(x == 0, 1, x)) ** p)
 
@@ -223,7 +223,7 @@ def _power(x: Array, p: float) -> Array:
 def _root(total: Array, p: float) -> Array:
     """``total ** (1 / p)``; derivative at 0: 0."""
     positive = jnp.where(total == 0, 1, total)
-    return jnp.where(total == 0, 0, jnp.sqrt(positive) if p == 2 else positive ** (1 / p))  # noqa: PLR2004
+    return jnp.where(total == 0, 0, jnp.sqrt(positive) if p == 2 else positive ** (1 / p))
 
 
 def _spatial(x: Array) -> tuple[int, ...]:

@@ -203,7 +203,7 @@ def _kernel(mode: str, a: float) -> tuple[Callable[[Array], Array] | None, int]:
     def cubic(d: Array) -> Array:
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((d - 5) * d + 8) * d * a - 4 * a
-        return jnp.where(d <= 1, near, jnp.where(d < 2, far, 0))  # noqa: PLR2004 - its radius
+        return jnp.where(d <= 1, near, jnp.where(d < 2, far, 0))
 
     return cubic, 2
 
@@ -247,7 +247,7 @@ def _weights(
     inside = lax.slice_in_dim(weights, reach, reach + size, axis=1)
     if clamped:
         last = jnp.asarray(size - 1, np.int32)
-        total = lambda side: jnp.where(side, weights, 0).sum(1, keepdims=True)  # noqa: E731
+        total = lambda side: jnp.where(side, weights, 0).sum(1, keepdims=True)
         place = jnp.arange(size, dtype=np.int32)
         inside += jnp.where(place == 0, total(entries < 0), 0)
         inside += jnp.where(place == last, total(entries > last), 0)

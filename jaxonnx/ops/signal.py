@@ -100,7 +100,7 @@ def stft(
             meets a complex signal.
     """
     x = jnp.asarray(signal)
-    if x.ndim < 3:  # torch.onnx writes it so, and onnxruntime takes it  # noqa: PLR2004
+    if x.ndim < 3:  # torch.onnx writes it so, and onnxruntime takes it
         x = x[..., None]
     size: Any = x.shape[1] if window is None else jnp.shape(window)[0]
     if frame_length is not None:

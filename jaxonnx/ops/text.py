@@ -68,7 +68,7 @@ def string_normalizer(
     """
     del locale
     x = concrete(x)
-    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):  # noqa: PLR2004
+    if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise InvalidModelError(f"the shape is {list(x.shape)}, expected [C] or [1, C]")
     if case_change_action not in _CHANGES:
         raise InvalidModelError(
@@ -113,7 +113,7 @@ def tf_idf_vectorizer(
         InvalidModelError: if ``x`` has more than two dimensions, or attributes do not fit.
     """
     x, pool = concrete(x), [*(pool_int64s or pool_strings or ())]
-    if x.ndim > 2:  # noqa: PLR2004
+    if x.ndim > 2:
         raise InvalidModelError(f"the shape is {list(x.shape)}, expected [C] or [N, C]")
     if mode not in ("TF", "IDF", "TFIDF"):
         raise InvalidModelError(f"mode is {mode!r}, expected TF, IDF or TFIDF")

@@ -134,7 +134,7 @@ def test_where_versions(opset):
 
 def test_where_selects_derivatives():
     condition, x, y = jnp.array([True, False]), jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])
-    function = lambda x, y: ops.where(condition, x, y)  # noqa: E731
+    function = lambda x, y: ops.where(condition, x, y)
     infinite = jnp.full(2, jnp.inf)
     forward = jax.jvp(function, (x, y), (jnp.ones(2), infinite))[1]
     assert_close(forward, np.array([1, np.inf], np.float32))
@@ -170,7 +170,7 @@ def test_is_nan_and_is_inf_versions():
     for opset in (9, 13):
         assert run_node("IsNaN", [x], opset=opset)[0].tolist() == [False, True, False, False]
     for opset in (10, 20):
-        inf = lambda **only: run_node("IsInf", [x], opset=opset, **only)[0].tolist()  # noqa: B023, E731
+        inf = lambda **only: run_node("IsInf", [x], opset=opset, **only)[0].tolist()  # noqa: B023
         assert inf() == [False, False, True, True]
         assert inf(detect_negative=0) == [False, False, True, False]
         assert inf(detect_positive=0) == [False, False, False, True]

@@ -244,7 +244,7 @@ def test_causal_conv_with_state(activation):
 def test_causal_conv_with_state_derivatives_and_errors():
     rng = np.random.default_rng(3)
     x, w, b, past = (rng.standard_normal(s) for s in ((1, 2, 3), (2, 1, 2), (2,), (1, 2, 1)))
-    f = lambda *args: ops.causal_conv_with_state(*args, activation="silu")  # noqa: E731
+    f = lambda *args: ops.causal_conv_with_state(*args, activation="silu")
     helpers.check_gradients(jax.jit(f), x, w, b, past)
     with pytest.raises(InvalidModelError, match=r"past_state has shape \(1, 2, 3\), expected \(1"):
         f(f32(x), f32(w), None, f32(x))
@@ -271,7 +271,7 @@ def test_col2im_node():
 
 def test_col2im_is_the_transpose_of_patches():
     attributes = {"strides": [2, 1], "pads": [1, 0, 0, 2], "dilations": [1, 2]}
-    patches = lambda x: lax.conv_general_dilated_patches(  # noqa: E731 - its transpose is taken
+    patches = lambda x: lax.conv_general_dilated_patches(
         x, (2, 3), (2, 1), [(1, 0), (0, 2)], rhs_dilation=(1, 2)
     )
     y, pull = jax.vjp(patches, jnp.zeros((2, 3, 5, 7)))
@@ -332,12 +332,12 @@ def test_deform_conv_derivatives():
     rng = np.random.default_rng(2)
     x, w, mask = (rng.standard_normal(s) for s in ((1, 2, 4), (1, 2, 2), (1, 2, 3)))
     offset = rng.integers(-1, 2, (1, 2, 3)) + rng.uniform(0.2, 0.8, (1, 2, 3))
-    f = lambda x, w, offset, mask: ops.deform_conv(x, w, offset, None, mask)  # noqa: E731
+    f = lambda x, w, offset, mask: ops.deform_conv(x, w, offset, None, mask)
     helpers.check_gradients(jax.jit(f), x, w, offset, mask)
 
 
 def test_deform_conv_derivative_on_an_element_is_that_above():
-    f = lambda o: ops.deform_conv(line(1, 2, 4), line(1), o)  # noqa: E731
+    f = lambda o: ops.deform_conv(line(1, 2, 4), line(1), o)
     zeros = jnp.zeros((1, 1, 3))
     _, tangent = jax.jvp(f, (zeros,), (jnp.ones((1, 1, 3)),))
     helpers.assert_close(tangent, line(1, 2, -4))

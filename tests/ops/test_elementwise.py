@@ -176,7 +176,7 @@ def test_mod_at_special_values(m):
 @pytest.mark.parametrize(("fmod", "n"), [(0, [-4, -3, 0, 2]), (1, [-3, -2, 0, 2])])
 def test_mod_derivative(fmod, n):
     a, b = jnp.array([-7.0, 7.0, 1.0, 4.0]), jnp.array([2.0, -3.0, 8.0, 2.0])
-    mod = lambda a, b: ops.mod(a, b, fmod=fmod)  # noqa: E731
+    mod = lambda a, b: ops.mod(a, b, fmod=fmod)
     ones = jnp.ones(4)
     assert_close(jax.jvp(mod, (a, b), (ones, ones))[1], 1 - f32(*n))
     da, db = jax.vjp(mod, a, b)[1](ones)
@@ -376,7 +376,7 @@ def test_bitwise(dtype):
 def test_bit_shift(dtype):
     x, width = np.array([1, 4, 5], dtype), np.iinfo(dtype).bits
     opset = 11 if np.iinfo(dtype).min == 0 else 28
-    shift = lambda y, d: run_node("BitShift", [x, np.array(y, dtype)], opset=opset, direction=d)[0]  # noqa: E731
+    shift = lambda y, d: run_node("BitShift", [x, np.array(y, dtype)], opset=opset, direction=d)[0]
     assert_close(shift([1, 2, width], "LEFT"), np.array([2, 16, 0], dtype))
     assert_close(shift([1, 2, width], "RIGHT"), np.array([0, 1, 0], dtype))
 

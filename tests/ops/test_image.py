@@ -47,16 +47,16 @@ def test_inverse(shape, mode):
 
 
 def test_gradients():
-    both = lambda x: ops.depth_to_space(x * x, blocksize=2)  # noqa: E731
+    both = lambda x: ops.depth_to_space(x * x, blocksize=2)
     check_gradients(both, np.arange(8.0).reshape(1, 8, 1, 1))
-    both = lambda x: ops.space_to_depth(x * x, blocksize=2)  # noqa: E731
+    both = lambda x: ops.space_to_depth(x * x, blocksize=2)
     check_gradients(both, np.arange(8.0).reshape(1, 1, 4, 2))
 
 
 def test_symbolic_shapes():
     b, n = export.symbolic_shape("b, n")
     spec = jax.ShapeDtypeStruct((b, 4, 2 * n, 4), np.float32)
-    there = lambda x: ops.depth_to_space(ops.space_to_depth(x, blocksize=2), blocksize=2)  # noqa: E731
+    there = lambda x: ops.depth_to_space(ops.space_to_depth(x, blocksize=2), blocksize=2)
     x = np.arange(64, dtype=np.float32).reshape(2, 4, 2, 4)
     assert_close(export.export(jax.jit(there))(spec).call(x), x)
 

@@ -216,7 +216,7 @@ def test_large_integers_are_exact_in_every_mode():
 def test_derivative_through_a_model_under_vmap_and_grad():
     x, indices = floats([[1, 2, 3], [4, 5, 6]]), ints([0, 0, -1])
     model = jaxonnx.load(make("Gather", [x, indices], opset=13, axis=1))
-    total = lambda v: (model(v, indices) ** 2).sum()  # noqa: E731
+    total = lambda v: (model(v, indices) ** 2).sum()
     assert_close(np.asarray(jax.jit(jax.grad(total))(x)), floats([[4, 0, 6], [16, 0, 12]]))
     batched = jax.vmap(jax.grad(total))(np.stack([x, x]))
     assert_close(np.asarray(batched[1]), floats([[4, 0, 6], [16, 0, 12]]))
@@ -339,7 +339,7 @@ def test_symbolic_shapes():
         run(lambda x, i: ops.gather_elements(x, i, axis=1), data, index)
         run(lambda x, i: ops.gather_nd(x, i, batch_dims=1), data, ((b, k, 1), np.int64))
         run(ops.scatter_nd, data, ((k, 1), np.int64), ((k, n), np.float32))
-        rows = lambda x, i, u: ops.scatter_elements(x, i, u, axis=1, reduction="mul")  # noqa: E731
+        rows = lambda x, i, u: ops.scatter_elements(x, i, u, axis=1, reduction="mul")
         run(rows, data, index, ((b, k), np.float32))
         run(ops.reverse_sequence, data, ((n,), np.int64))
         run(ops.tensor_scatter, ((b, n, 2), np.float32), ((b, 1, 2), np.float32), ((b,), np.int64))

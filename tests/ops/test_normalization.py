@@ -247,7 +247,7 @@ def test_lp_normalization(opset):
 @pytest.mark.parametrize("p", [1, 2])
 def test_lp_normalization_derivative_of_a_zero_row_is_0(p):
     zeros, ones = jnp.zeros((1, 2)), jnp.ones((1, 2))
-    f = lambda x: ops.lp_normalization(x, p=p)  # noqa: E731
+    f = lambda x: ops.lp_normalization(x, p=p)
     helpers.assert_close(jax.jvp(f, (zeros,), (ones,))[1], zeros)
     helpers.assert_close(jax.vjp(f, zeros)[1](ones)[0], zeros)
 
@@ -267,7 +267,7 @@ def test_mean_variance_normalization(opset):
 
 
 def test_mean_variance_normalization_derivative_where_all_are_equal():
-    f = lambda x: 1e-9 * ops.mean_variance_normalization(x, axes=(0,))  # noqa: E731
+    f = lambda x: 1e-9 * ops.mean_variance_normalization(x, axes=(0,))
     ones, tangent = jnp.ones(2), jnp.array([1.0, 0])
     helpers.assert_close(jax.jvp(f, (ones,), (tangent,))[1], f32([0.5, -0.5]))
     helpers.assert_close(jax.vjp(f, ones)[1](tangent)[0], f32([0.5, -0.5]))
@@ -316,7 +316,7 @@ def test_layer_normalization_of_an_empty_batch():
 
 
 def test_symbolic_sizes():
-    f = lambda x: [normalize(x) for normalize in ALL.values()]  # noqa: E731
+    f = lambda x: [normalize(x) for normalize in ALL.values()]
     shape = export.symbolic_shape("b, 2, n", constraints=["b >= 1", "n >= 1"])
     exported = export.export(jax.jit(f))(jax.ShapeDtypeStruct(shape, np.float32))
     x = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)

@@ -153,7 +153,7 @@ def test_gradients():
 
 
 def test_derivative_reaches_the_value():
-    pad = lambda x, value: ops.pad(x, ints([1, 0, 0, 2]), value)  # noqa: E731
+    pad = lambda x, value: ops.pad(x, ints([1, 0, 0, 2]), value)
     _, pullback = jax.vjp(pad, X, jnp.float32(7))
     dx, dvalue = pullback(np.ones((4, 4), np.float32))
     assert_close(dx, np.ones_like(X))

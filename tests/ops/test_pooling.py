@@ -134,7 +134,7 @@ def both_modes(f, x, dx, dy):
 
 
 def test_max_pool_derivative_at_ties_is_the_first():
-    f = lambda x: ops.max_pool(x, kernel_shape=[2], pads=[1, 0])  # noqa: E731
+    f = lambda x: ops.max_pool(x, kernel_shape=[2], pads=[1, 0])
     tangent, cotangent = both_modes(f, line(1, 1, 1, 0), line(1, 2, 4, 8), line(1, 10, 100, 1000))
     helpers.assert_close(tangent, line(1, 1, 2, 4, dtype=np.float64))
     helpers.assert_close(cotangent, line(11, 100, 1000, 0, dtype=np.float64))
@@ -250,11 +250,11 @@ def test_lp_pool_of_opset_1_has_fractional_p_and_needs_a_kernel():
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_lp_pool_derivative_where_the_norm_is_0(p):
     x = line(0, 0, 2)
-    f = lambda x: ops.lp_pool(x, kernel_shape=[2], p=p)  # noqa: E731
+    f = lambda x: ops.lp_pool(x, kernel_shape=[2], p=p)
     tangent, cotangent = both_modes(f, x, line(1, 1, 1), line(1, 1))
     helpers.assert_close(tangent, line(0, 1, dtype=np.float64))
     helpers.assert_close(cotangent, line(0, 0, 1, dtype=np.float64))
-    g = lambda x: ops.global_lp_pool(x, p=p)  # noqa: E731
+    g = lambda x: ops.global_lp_pool(x, p=p)
     tangent, cotangent = both_modes(g, line(0, 0), line(1, 1), line(1))
     helpers.assert_close(tangent, line(0, dtype=np.float64))
     helpers.assert_close(cotangent, line(0, 0, dtype=np.float64))
@@ -310,7 +310,7 @@ def test_max_unpool_indices_of_the_implied_shape():
 
 def test_max_unpool_derivatives_and_errors():
     x, i = line(1, 2), line(1, 2, dtype=np.int32)
-    f = lambda x: ops.max_unpool(x, i, kernel_shape=[2], strides=[2]) ** 2  # noqa: E731
+    f = lambda x: ops.max_unpool(x, i, kernel_shape=[2], strides=[2]) ** 2
     helpers.check_gradients(jax.jit(f), x)
     empty = ops.max_unpool(x[:0], i[:0], kernel_shape=[2])
     helpers.assert_close(empty, np.zeros((0, 1, 3), np.float32))
@@ -335,7 +335,7 @@ def test_max_roi_pool(opset):
 def test_max_roi_pool_scale_and_derivative():
     x = f32([[[[1, 1], [0, 1]]]])
     rois = f32([[0, 0, 0, 2.9, 3]])  # 1.45 and 1.5 round to 1 and 2
-    f = lambda x: ops.max_roi_pool(x, rois, pooled_shape=(1, 1), spatial_scale=0.5)  # noqa: E731
+    f = lambda x: ops.max_roi_pool(x, rois, pooled_shape=(1, 1), spatial_scale=0.5)
     helpers.assert_close(f(x), f32([[[[1]]]]))
     tangent, cotangent = both_modes(
         lambda x: ops.max_roi_pool(x, rois.astype(np.float64), pooled_shape=(1, 1)),

@@ -68,7 +68,7 @@ def test_versions(op_type):
     x, (last, _, both) = f32(X), VALUES[op_type]
     last = f32(last)
     for opset in ATTRIBUTE_FORM.get(op_type, (1, 11, 13)):
-        run = lambda **a: run_node(op_type, [x], opset=opset, **a)[0]  # noqa: B023, E731
+        run = lambda **a: run_node(op_type, [x], opset=opset, **a)[0]  # noqa: B023
         assert_close(run(axes=[1]), last[:, None])
         assert_close(run(axes=[1], keepdims=0), last)
         assert_close(run(), f32([[both]]))
@@ -206,7 +206,7 @@ def test_log_sum_exp_of_infinity():
 def test_derivatives_at_kinks(function, x, expected):
     x, expected = f32(x), f32(expected)
     for keepdims in (0, 1):
-        reduce = lambda x: function(x, axes(1), keepdims=keepdims)  # noqa: B023, E731
+        reduce = lambda x: function(x, axes(1), keepdims=keepdims)  # noqa: B023
         cotangent = jnp.ones((2, 1) if keepdims else 2)
         assert_close(jax.vjp(reduce, x)[1](cotangent)[0], expected)
         tangent = f32([[1, 2, 3], [4, 5, 6]])
@@ -257,7 +257,7 @@ def test_dimensions_stay_known():
 @pytest.mark.parametrize("op_type", OPS)
 def test_symbolic_shapes(op_type):
     function, (last, first, both) = getattr(ops, snake_case(op_type)), VALUES[op_type]
-    reduce = lambda x: (  # noqa: E731
+    reduce = lambda x: (
         function(x, axes(1), keepdims=0),
         function(x, axes(0), keepdims=0),
         function(x, keepdims=0),

@@ -247,9 +247,7 @@ def test_symbolic_sizes_that_cannot_be():
     spec = jax.ShapeDtypeStruct((n, 2), np.float32)
     with pytest.raises(StaticValueError, match=r"3\.14.* is no simple fraction"):
         export.export(jax.jit(lambda x: ops.resize(x, None, floats([np.pi, 1]))))(spec)
-    keep = lambda x: ops.resize(  # noqa: E731
-        x, None, None, ints([4, 4]), keep_aspect_ratio_policy="not_larger"
-    )
+    keep = lambda x: ops.resize(x, None, None, ints([4, 4]), keep_aspect_ratio_policy="not_larger")
     with pytest.raises(StaticValueError, match="'not_larger' needs fixed sizes"):
         export.export(jax.jit(keep))(spec)
 
@@ -267,7 +265,7 @@ def test_gradients(mode):
 
 def test_derivative_of_nearest_counts_the_copies():
     x = floats([1, 2, 3])
-    nearest = lambda v: ops.resize(v, None, None, ints([7]))  # noqa: E731 - an uneven one
+    nearest = lambda v: ops.resize(v, None, None, ints([7]))
     _, pullback = jax.vjp(nearest, x)
     assert_close(pullback(np.ones(7, np.float32))[0], floats([2, 3, 2]))
     _, tangent = jax.jvp(nearest, (x,), (x,))

@@ -129,7 +129,7 @@ def test_grid_sample_gradients(mode):
 
 def test_grid_sample_derivative_at_a_pixel_is_towards_the_next():
     row = floats([0, 1, 4, 9, 16])[None, None, None]
-    sample = lambda g: ops.grid_sample(row, g, align_corners=1)[0, 0, 0, 0]  # noqa: E731
+    sample = lambda g: ops.grid_sample(row, g, align_corners=1)[0, 0, 0, 0]
     grid = line([1], 5)
     slope = floats([3 * 2, 0])  # a step of 1 in the grid is one of 2 pixels
     assert_close(jax.grad(sample)(grid)[0, 0, 0, 0], slope[0])

@@ -96,7 +96,7 @@ def test_top_k_of_each_version_and_axis():
 
 def test_top_k_derivative_flows_to_what_is_returned():
     x = floats([1.0, 3.0, 3.0, 2.0])
-    best = lambda v: ops.top_k(v, ints([2]), largest=1)[0]  # noqa: E731
+    best = lambda v: ops.top_k(v, ints([2]), largest=1)[0]
     _, pullback = jax.vjp(best, x)
     assert_close(pullback(floats([10.0, 20.0]))[0], floats([0, 10, 20, 0]))
     _, tangent = jax.jvp(best, (x,), (floats([1, 2, 3, 4]),))

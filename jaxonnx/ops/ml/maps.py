@@ -33,8 +33,8 @@ def zip_map(
     if bool(classlabels_int64s) == bool(classlabels_strings):
         raise InvalidModelError("exactly one of the classlabels_* is to be given")
     labels = classlabels_int64s or classlabels_strings or ()
-    rows: Any = xp(x).reshape(x, (1, -1)) if np.ndim(x) < 2 else x  # noqa: PLR2004
-    if rows.ndim != 2 or rows.shape[1] != len(labels):  # noqa: PLR2004
+    rows: Any = xp(x).reshape(x, (1, -1)) if np.ndim(x) < 2 else x
+    if rows.ndim != 2 or rows.shape[1] != len(labels):
         raise InvalidModelError(f"{len(labels)} labels for an input of shape {list(np.shape(x))}")
     return [dict(zip(labels, row, strict=True)) for row in rows]
 
