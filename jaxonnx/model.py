@@ -185,9 +185,9 @@ class Model:
         required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
         return dims.abstract(required, self._program.options.constraints)
 
-    def schedule(self) -> str:
-        """What runs where outside of a trace, and why, a line each."""
-        return self._program.schedule()
+    def schedule(self) -> None:
+        """Print what runs where outside of a trace, and why, a line each."""
+        print(self._program.schedule())
 
     def summary(self) -> None:
         """Print operators, parameters and bytes as a table."""

@@ -67,9 +67,10 @@ def test_new_parameters_compile_nothing():
     assert model._program.runner.compilations == 2
 
 
-def test_the_schedule_says_why():
+def test_the_schedule_says_why(capsys):
     model = load(POSITIVE)
-    assert model._program.schedule().splitlines() == [
+    model.schedule()
+    assert capsys.readouterr().out.splitlines() == [
         "0: compiled, 2 nodes",
         "1: on concrete values",
         "   node giving 'kept' (Compress-11): the shape of its result depends on values",
