@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxonnx.errors import JaxonnxError, StaticValueError
-from jaxonnx.known import as_dims, is_known, is_symbolic
+from jaxonnx.known import as_dims, is_known, is_symbolic, shape_is_symbolic
 from jaxonnx.plan import Node
 
 _RUNNING = "while running"
@@ -26,7 +26,17 @@ def notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
             pairs = zip(node.inputs, args, strict=True)
             inputs = ", ".join(f"{n!r}: {describe(a)}" for n, a in pairs if n) or "no inputs"
             error.add_note(f"{_RUNNING} {node.label} with {inputs}")
+            if not isinstance(error, JaxonnxError) and any(map(_has_symbolic_shape, args)):
+                error.add_note(
+                    "a dimension is symbolic: if the model is only valid for some of its values, or "
+                    "JAX cannot decide a comparison, load it with load(..., constraints=[...]), for "
+                    "example constraints=['S<=512']"
+                )
         raise
+
+
+def _has_symbolic_shape(value: Any) -> bool:
+    return is_symbolic(value) or shape_is_symbolic(getattr(value, "shape", ()))
 
 
 def _says_where(error: Exception, node: Node) -> bool:

@@ -177,8 +177,9 @@ def test_constraints_decide_symbolic_dimensions():
     x = np.zeros(5, np.float32)
     params = {"table": np.arange(512, dtype=np.float32)}
     assert_close(exported.call(params, {"x": x}), np.arange(5, dtype=np.float32))
-    with pytest.raises(Exception, match="min"):
+    with pytest.raises(Exception, match="min") as caught:
         positions([])
+    assert any("constraints=['S<=512']" in note for note in caught.value.__notes__)
 
 
 def test_folded_floats_above_a_few_kib_are_parameters():
