@@ -28,9 +28,9 @@ def notes(node: Node, args: Sequence[Any]) -> Iterator[None]:
             error.add_note(f"{_RUNNING} {node.label} with {inputs}")
             if not isinstance(error, JaxonnxError) and any(map(_has_symbolic_shape, args)):
                 error.add_note(
-                    "a dimension is symbolic: if the model is only valid for some of its values, or "
-                    "JAX cannot decide a comparison, load it with load(..., constraints=[...]), for "
-                    "example constraints=['S<=512']"
+                    "a dimension is symbolic: if the model is only valid for some of its values, "
+                    "or JAX cannot decide a comparison, give load() what may be assumed of them, "
+                    "for example constraints=['S<=512']"
                 )
         raise
 
