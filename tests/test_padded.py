@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_close
+from helpers import assert_close, f32
 from jax.experimental import checkify
 from onnx import TensorProto, helper
 
 import jaxonnx
+from jaxonnx import padded, registry
 from jaxonnx.errors import DataDependentShapeError, InputError
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -213,3 +214,42 @@ def test_nothing_found(options):
     proto, _ = case("pointwise")
     none = -np.ones(4, np.float32)
     assert np.asarray(jaxonnx.load(proto, **options)(none)).shape == (0,)
+
+
+POINTWISE = [
+    o
+    for o in registry.registered()
+    if o.function.__module__ in padded._POINTWISE and o.op_type not in padded._RULES
+    if o.op_type not in ("BitCast", "Cast", "CastLike")  # conversions are by definition
+]
+
+
+@np.errstate(all="ignore")
+@pytest.mark.parametrize("operator", POINTWISE, ids=lambda o: f"{o.op_type}-{o.versions[-1]}")
+def test_operators_taken_for_pointwise_are(operator):
+    """Reversing the inputs reverses the result, so no element sees another."""
+    kinds = (np.float32, np.int32, np.uint8, bool)
+    values = np.array([0.3, -1.5, 2.0, 0.0, 1.0, -0.2]) * 3
+    required = [p for p in operator.parameters.values() if p.kind is p.POSITIONAL_ONLY]
+    count = sum(p.default is p.empty for p in required) or 2  # variadic: two
+    if operator.op_type == "Where":
+        inputs = [values > 0, f32(values), f32(-values)]
+        assert_reversible(operator.function, inputs)
+        return
+    for kind in kinds:
+        x = np.abs(values).astype(kind) if kind == np.uint8 else values.astype(kind)
+        inputs = [np.roll(x, k) for k in range(count)]
+        attributes = {"direction": "LEFT"} if operator.op_type == "BitShift" else {}
+        try:
+            operator.function(*inputs, **attributes)
+        except (TypeError, ValueError):
+            continue  # not a dtype of this operator
+        assert_reversible(operator.function, inputs, **attributes)
+        return
+    raise AssertionError("no dtype fits")
+
+
+def assert_reversible(function, inputs, **attributes):
+    forward = np.asarray(function(*inputs, **attributes))
+    backward = np.asarray(function(*(x[::-1] for x in inputs), **attributes))
+    np.testing.assert_array_equal(forward, backward[::-1])
