@@ -1,5 +1,6 @@
 """``load`` and ``Model``: an ONNX file as a jitted, differentiable callable."""
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -129,7 +130,9 @@ class Model:
         """
         unknown = [n for n in params if n not in self._params]
         if unknown:
-            raise InputError(f"no parameter is called {unknown[0]!r}")
+            near = ", ".join(map(repr, difflib.get_close_matches(unknown[0], self._params)))
+            hint = f"; did you mean {near}?" if near else ""
+            raise InputError(f"no parameter is called {unknown[0]!r}{hint}")
         for name, value in params.items():
             old = self._params[name]
             if np.shape(value) != np.shape(old) or jnp.result_type(value) != old.dtype:

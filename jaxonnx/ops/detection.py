@@ -124,7 +124,7 @@ def _bounded_non_max_suppression(
         None if v is None else jnp.reshape(jnp.asarray(v), ())
         for v in (max_output_boxes_per_class, iou_threshold, score_threshold)
     )
-    allowed = scores >= (-np.inf if least is None else least)
+    allowed = jnp.ones(scores.shape, bool) if least is None else scores > least
     limit = np.asarray(0, np.int32) if limit is None else limit
     overlap = np.float32(0) if overlap is None else overlap
 
@@ -164,9 +164,10 @@ def non_max_suppression(
 
     Each class of each batch by itself: boxes by falling score, the first of equal ones first, are
     taken unless their intersection over union with one taken before is above ``iou_threshold``
-    (0), until there are ``max_output_boxes_per_class`` (0). A box needs a score of at least
-    ``score_threshold``, if that is given. ``boxes`` are two opposite corners (y, x, y, x), or with
-    ``center_point_box`` (x, y, width, height) around a centre.
+    (0), until there are ``max_output_boxes_per_class`` (0). A box needs a score above
+    ``score_threshold``, if that is given: the text removes only scores below it, but onnxruntime
+    and ONNX's reference agree on those equal to it, too. ``boxes`` are two opposite corners
+    (y, x, y, x), or with ``center_point_box`` (x, y, width, height) around a centre.
 
     Raises:
         InvalidModelError: if the shapes do not fit each other.
@@ -179,7 +180,7 @@ def non_max_suppression(
         for v, default in (
             (max_output_boxes_per_class, 0),
             (iou_threshold, np.float32(0)),
-            (score_threshold, np.float32(-np.inf)),
+            (score_threshold, None),
         )
     )
     sides = _corners(boxes, center_point_box)
@@ -194,7 +195,7 @@ def non_max_suppression(
 def _select(sides: np.ndarray, scores: np.ndarray, limit: int, overlap: Any, least: Any) -> Any:
     """The boxes that are taken of one class, in that order."""
     order = np.argsort(-scores, kind="stable")
-    left, taken = order[scores[order] >= least], []
+    left, taken = order if least is None else order[scores[order] > least], []
     while len(left) and len(taken) < limit:
         best, left = left[0], left[1:]
         taken.append(best)
