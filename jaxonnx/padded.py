@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.errors import DataDependentShapeError, UnpaddableError
-from jaxonnx.known import as_dims, is_known
+from jaxonnx.known import as_dims, is_known, xp
 from jaxonnx.registry import Operator
 
 Attributes = Mapping[str, Any]
@@ -92,7 +92,7 @@ def pad(values: Any, axis: int, size: int) -> Padded:
     count = values.shape[axis]
     widths = [(0, size - count if k == axis else 0) for k in range(values.ndim)]
     fill = -1 if np.issubdtype(values.dtype, np.signedinteger) else 0
-    padded = np.pad(np.asarray(values), widths, constant_values=np.asarray(fill, values.dtype))
+    padded = xp(values).pad(values, widths, constant_values=np.asarray(fill, values.dtype))
     return Padded(padded, np.asarray(count, np.int64), axis)
 
 
@@ -107,13 +107,24 @@ def apply(
     rule = _RULES.get(operator.op_type) if operator.domain == "" else None
     if rule is None and operator.function.__module__ in _POINTWISE:
         rule = _pointwise
-    result = None if rule is None else rule(operator.function, args, attributes)
+    result = None if rule is None else rule(operator.function, [*map(_tame, args)], attributes)
     if result is None:
         raise UnpaddableError(
             f"{title} cannot follow an input of which only a part is real; run the model outside "
             "of a trace without bounds or buckets"
         )
     return result if isinstance(result, tuple) else (result,)
+
+
+def _tame(value: Any) -> Any:
+    """A padded float with 1 as padding: what an operator makes of it has finite derivatives.
+
+    Otherwise an infinite one at the padding, times its cotangent of 0, would be NaN for whatever
+    the padding was computed from.
+    """
+    if not isinstance(value, Padded) or not jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+    return Padded(value.filled(1), value.count, value.axis)
 
 
 _POINTWISE = tuple(
@@ -227,6 +238,8 @@ def _reshape(function: Function, args: Sequence[Any], attributes: Attributes) ->
     if not isinstance(x, Padded) or shape is None or not is_known(shape) or x.axis != 0:
         return None
     dims = as_dims(shape)
+    if dims[:1] == (0,) and attributes.get("allowzero"):
+        return None
     if not dims or dims[0] not in (-1, 0) or 0 in dims[1:] or -1 in dims[1:]:
         return None
     if math.prod(dims[1:]) != math.prod(x.shape[1:]):
@@ -316,9 +329,11 @@ def _mean(function: Function, args: Sequence[Any], attributes: Attributes) -> An
     out = _reduce(lambda _: 0)(function, args, attributes)
     if out is None or isinstance(out, Padded):
         return out
+    if not jnp.issubdtype(out.dtype, jnp.inexact):
+        return None  # it has been rounded
     x = args[0]
     real = jnp.minimum(x.count, x.size)
-    return out * (x.size / real.astype(out.dtype))
+    return out * (x.size / real.astype(np.float64)).astype(out.dtype)
 
 
 def _arg(fill: Callable[[Any], Any]) -> Function:
@@ -326,7 +341,9 @@ def _arg(fill: Callable[[Any], Any]) -> Function:
         (x,) = args
         axis = attributes.get("axis", 0) % x.values.ndim
         if axis == x.axis:
-            return function(x.filled(fill(x.dtype)), **attributes)
+            out = function(x.filled(fill(x.dtype)), **attributes)
+            last = jnp.maximum(jnp.minimum(x.count, x.size) - 1, 0).astype(out.dtype)
+            return jnp.minimum(out, last)  # the last of equal ones may be padding
         out = function(x.values, **attributes)
         lost = axis < x.axis and not attributes.get("keepdims", 1)
         return Padded(out, x.count, x.axis - lost)

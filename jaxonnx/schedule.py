@@ -119,12 +119,17 @@ def _part(graph: Graph, nodes: Sequence[Node], wanted: Collection[str]) -> Graph
     needed = {n for node in nodes for n in reads(node)}
     inner = {n for node in nodes for g in node.subgraphs for n in _inner(g)}
     return Graph(
-        inputs=tuple(sorted(needed - made - inner - set(graph.given))),
+        inputs=tuple(sorted(needed - made - inner - _fixed(graph))),
         outputs=tuple(sorted(made.intersection(wanted))),
         nodes=tuple(nodes),
         initializers={n: a for n, a in graph.initializers.items() if n in needed},
         constants={n: a for n, a in graph.constants.items() if n in needed},
     )
+
+
+def _fixed(graph: Graph) -> set[str]:
+    """Names of the stored values that no caller can replace."""
+    return set(graph.given).difference(graph.inputs)
 
 
 def _made(nodes: Sequence[Node]) -> set[str]:
@@ -140,7 +145,7 @@ def _inner(graph: Graph) -> set[str]:
 
 def _data_dependent(graph: Graph, known: Collection[str]) -> set[str]:
     """First outputs of the nodes whose values depend on more than shapes and constants."""
-    free = {*graph.given, *known}
+    free = {*_fixed(graph), *known}
     found: set[str] = set()
     for node in graph.nodes:
         inner = {n for g in node.subgraphs for n in _inner(g)}
@@ -157,7 +162,7 @@ def _reasons(
 ) -> dict[str, str]:
     """Why nodes need concrete values, by first output, as far as the graph itself tells."""
     values = {o for n in graph.nodes if n.key in data for o in n.outputs if o}
-    values |= {n for n in graph.inputs if n not in graph.given and n not in known}
+    values |= {n for n in graph.inputs if n not in known}
     found = {}
     for node in graph.nodes:
         operator, key = node.operator, node.key

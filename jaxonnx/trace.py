@@ -229,6 +229,8 @@ class Subgraph:
 
 def _in_buckets(call: _Call, results: Sequence[Any]) -> list[Any]:
     """Results padded to powers of two along the axes that the bounded form would pad."""
+    if any(a is not None and a.dtype.kind == "T" for a in call.args):
+        return [*results]
     form = jax.eval_shape(lambda *a: call.bounded(a, 1), *call.args)
     return [
         pad(r, f.axis, _bucket(r.shape[f.axis])) if isinstance(f, Padded) else r

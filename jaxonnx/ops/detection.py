@@ -36,7 +36,7 @@ def _bounded_compress(
     data = jnp.asarray(input) if axis is not None else jnp.ravel(input)
     (chosen,) = jnp.nonzero(condition, size=size, fill_value=0)
     along = from_front(axis or 0, data.ndim)
-    kept = jnp.take(data, chosen.astype(np.int32), axis=along, mode="clip")
+    kept = _slices(data, chosen, along)
     return Padded(kept, jnp.count_nonzero(condition), along)
 
 
@@ -58,6 +58,13 @@ def compress(input: ArrayLike, condition: ArrayLike, /, *, axis: int | None = No
     return xp(data).take(data, chosen.astype(np.int32), axis=along)
 
 
+def _slices(data: Any, places: Any, axis: int) -> Any:
+    """The slices at ``places``, the last one beyond it; zeros where there is none at all."""
+    if data.shape[axis] == 0:
+        return jnp.zeros((*data.shape[:axis], *places.shape, *data.shape[axis + 1 :]), data.dtype)
+    return jnp.take(data, places.astype(np.int32), axis=axis, mode="clip")
+
+
 def _bounded_unique(
     x: ArrayLike, /, *, axis: int | None = None, sorted: int = 1, outputs: int = 1, size: int
 ) -> Any:
@@ -70,9 +77,9 @@ def _bounded_unique(
         order = jnp.argsort(jnp.where(counts > 0, first, n)).astype(np.int32)
         first, counts, inverse = first[order], counts[order], jnp.argsort(order)[inverse]
     places = jnp.arange(size, dtype=np.int32)
-    first, counts = (jnp.take(v, places, mode="clip") for v in (first, counts))
+    first, counts = (_slices(v, places, 0) for v in (first, counts))
     results = (
-        Padded(jnp.take(data, first.astype(np.int32), axis=along, mode="clip"), count, along),
+        Padded(_slices(data, first, along), count, along),
         Padded(jnp.where(places < count, first, -1).astype(np.int64), count, 0),
         inverse.reshape(-1).astype(np.int64),
         Padded(jnp.where(places < count, counts, -1).astype(np.int64), count, 0),
@@ -176,18 +183,16 @@ def non_max_suppression(
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.shape[::2] != boxes.shape[:2]:
         raise InvalidModelError(f"boxes {list(boxes.shape)} and scores {list(scores.shape)}")
     limit, overlap, least = (
-        default if v is None else concrete(v).reshape(())
-        for v, default in (
-            (max_output_boxes_per_class, 0),
-            (iou_threshold, np.float32(0)),
-            (score_threshold, None),
-        )
+        None if v is None else concrete(v).reshape(())
+        for v in (max_output_boxes_per_class, iou_threshold, score_threshold)
     )
+    limit = 0 if limit is None else int(limit)
+    overlap = np.float32(0) if overlap is None else overlap
     sides = _corners(boxes, center_point_box)
     rows = [
         (batch, label, box)
         for batch, label in np.ndindex(*scores.shape[:2])
-        for box in _select(sides[batch], scores[batch, label], int(limit), overlap, least)
+        for box in _select(sides[batch], scores[batch, label], limit, overlap, least)
     ]
     return np.array(rows, np.int64).reshape(-1, 3)
 
