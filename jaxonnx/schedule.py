@@ -16,6 +16,7 @@ from jaxonnx.strings import text_values
 
 _BY_VALUE = "the shape of its result depends on values"
 _MAPS = "it handles maps"
+_TEXT = "it handles strings"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +53,7 @@ def split(
     data = _data_dependent(graph, known)
     under_bounds = {n.key for n in graph.nodes if bound_name(n, bounds)}
     reasons = _reasons(graph, data, known, text_values(graph, text)) | dict(found)
-    reasons = {k: why for k, why in reasons.items() if k not in under_bounds}
+    reasons = {k: why for k, why in reasons.items() if why == _TEXT or k not in under_bounds}
     own, shared = _stretches(graph, data, reasons)
     parts = _with_shared(graph, [*own.values()], shared)
     phases = []
@@ -167,7 +168,7 @@ def _reasons(
     for node in graph.nodes:
         operator, key = node.operator, node.key
         if not text.isdisjoint([*reads(node), *node.outputs]):
-            found[key] = "it handles strings"
+            found[key] = _TEXT
         elif operator is None or key not in data:
             continue
         elif operator.host:

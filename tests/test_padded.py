@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_close, f32
+from helpers import assert_close, f32, i64, strings, text_model
 from jax.experimental import checkify
 from onnx import TensorProto, helper
 
@@ -170,6 +170,56 @@ def test_derivatives_flow_through_the_chosen_elements(options):
     tail = [("Mul", ["v", "v"], ["vv"], {}), ("ReduceSum", ["vv"], ["y"], {"keepdims": 0})]
     model = jaxonnx.load(model_of(tail, [("y", FLOAT)]), **options)
     assert_close(np.asarray(jax.grad(model)(X)), np.where(X > 0, 2 * X, 0))
+
+
+@pytest.mark.parametrize("options", [{}, {"buckets": "pow2"}, {"bounds": {"find": 8}}])
+def test_padding_has_no_part_in_derivatives(options):
+    """Padded positions take the last element, which is 0 and has no finite derivative."""
+    tail = [
+        ("Sqrt", ["v"], ["root"], {}),
+        ("Div", ["scale", "root"], ["part"], {}),
+        ("ReduceSum", ["part"], ["y"], {"keepdims": 0}),
+    ]
+    proto = model_of(tail, [("y", FLOAT)], {"scale": np.float32(2)})
+    model, x = jaxonnx.load(proto, **options), f32([4, 1, 4, 0])
+    slope, by_x = jax.grad(lambda m, x: m(x), argnums=(0, 1))(model, x)
+    assert_close(slope.params["scale"], f32(2))
+    assert_close(by_x, f32([-0.125, -1, -0.125, 0]))
+
+
+UNIQUE = "{ y, first = Unique(x) }"
+
+
+@pytest.mark.parametrize("options", [{}, {"buckets": "pow2"}, {"bounds": {"y": 8}}])
+def test_unique_elements(options):
+    """Their derivatives, those of none, and of strings, which are never padded."""
+    model = jaxonnx.load(
+        text_model(f"(float[N] x) => (float[M] y, int64[M] first) {UNIQUE}"), **options
+    )
+    x = f32([3, 1, 3, 2, 5])
+    assert_close(jax.grad(lambda x: (model(x).y ** 2).sum())(x), f32([6, 2, 0, 4, 10]))
+    assert model(x[:0]).y.shape == (0,)
+    proto = text_model(f"(string[N] x) => (string[M] y, int64[M] first) {UNIQUE}")
+    y, first = jaxonnx.load(proto, **options)(strings("b", "a", "b"))
+    assert y.tolist() == ["a", "b"]
+    assert_close(first, i64([1, 0]))
+
+
+@pytest.mark.parametrize("options", [{"buckets": "pow2"}, {"bounds": {"p": 8}}])
+def test_the_last_of_equal_elements_is_real(options):
+    proto = text_model("""(float[N] x) => (int64[1, 1] y) {
+      p = NonZero(x)
+      none = Sub(p, p)
+      bytes = Cast<to = 2>(none)
+      y = ArgMax<axis = 1, select_last_index = 1>(bytes)
+    }""")
+    assert_close(jaxonnx.load(proto, **options)(f32([1, 0, 1, 0, 1])), i64([[2]]))
+
+
+def test_the_mean_of_integers_is_of_real_ones():
+    text = "(float[N] x) => (int64[1, 1] y) { p = NonZero(x) y = ReduceMean(p) }"
+    model = jaxonnx.load(text_model(text), buckets="pow2")
+    assert_close(model(f32([0, 1, 0, 1, 1])), i64([[2]]))
 
 
 def test_reductions_of_booleans():

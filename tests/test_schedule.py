@@ -1,6 +1,7 @@
 """Models that no single program can hold: phases, compilations, derivatives, errors."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -236,3 +237,40 @@ def test_types_are_exact_in_every_mode():
     assert_close(model(X), f32([[0, 1, 2, 3]]))
     with jax.enable_x64(True):
         assert_close(model(X), f32([[0, 1, 2, 3]]))
+
+
+def test_defaults_are_replaced_in_every_phase():
+    model = load("""
+    (float[N] x, int64 k, int64[1] n) => (int64[1, M] y, float[1, K] most)
+    <int64 k = {2}, int64[1] n = {1}> {
+      p = NonZero(x)
+      y = Mul(p, k)
+      v = Cast<to = 1>(p)
+      most, places = TopK<axis = 1>(v, n)
+    }""")
+    y, most = model(f32([1, 0, 1]))
+    assert_close(y, i64([[0, 4]]))
+    assert_close(most, f32([[2]]))
+    y, most = model(f32([1, 0, 1]), k=i64(7), n=i64([2]))
+    assert_close(y, i64([[0, 14]]))
+    assert_close(most, f32([[2, 0]]))
+
+
+def test_threads_may_share_a_model():
+    """Each finds out for itself, at the same time, that the branch depends on values."""
+    text = """
+    (float[N] x, float zero) => (float[M] y) {
+      p = NonZero(x)
+      q = Transpose(p)
+      g = GatherND(x, q)
+      s = ReduceSum<keepdims = 0>(g)
+      c = Greater(s, zero)
+      r = If <then_branch = a () => (float[A] t) { t = Identity(x) },
+              else_branch = b () => (float[B] e) { e = Concat<axis = 0>(x, x) }> (c)
+      y = Abs(r)
+    }"""
+    model, x = load(text), f32([1, 2, 0])
+    with ThreadPoolExecutor(8) as pool:
+        results = [*pool.map(lambda k: model(x if k % 2 else -x, f32(0)), range(8))]
+    for k, result in enumerate(results):
+        assert_close(result, x if k % 2 else np.concatenate([x, x]))
