@@ -16,7 +16,7 @@ import onnx
 from onnx import helper
 
 import jaxonnx
-from jaxonnx import registry
+from jaxonnx.define import registry
 
 Table = dict[str, tuple[list[int], list[int]]]
 

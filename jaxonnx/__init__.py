@@ -2,9 +2,9 @@
 
 from jaxonnx import errors as errors
 from jaxonnx import ops as ops
+from jaxonnx.define.padded import Padded as Padded
+from jaxonnx.define.registry import register as register
 from jaxonnx.model import Model as Model
 from jaxonnx.model import load as load
-from jaxonnx.padded import Padded as Padded
-from jaxonnx.registry import register as register
 
 __version__ = "0.1.0"

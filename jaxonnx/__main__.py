@@ -1,5 +1,5 @@
 """``python -m jaxonnx``."""
 
-from jaxonnx.cli import main
+from jaxonnx.cli.commands import main
 
 main()

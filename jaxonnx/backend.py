@@ -12,11 +12,11 @@ import onnx
 import onnx.backend.base
 import onnx.helper
 
+from jaxonnx.define.dtypes import type_of
+from jaxonnx.define.registry import normalize_domain
 from jaxonnx.errors import InputError, JaxonnxError
+from jaxonnx.graph.facts import newest_opset
 from jaxonnx.model import Model, load
-from jaxonnx.registry import normalize_domain
-from jaxonnx.schema import newest_opset
-from jaxonnx.tensors import type_of
 
 
 class BackendRep(onnx.backend.base.BackendRep):

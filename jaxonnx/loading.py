@@ -9,17 +9,17 @@ import numpy as np
 import onnx
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph import opsets_of, read_graph, spec_of
-from jaxonnx.inputs import bind
-from jaxonnx.optimize import fold_constants, prune
-from jaxonnx.parameters import (
+from jaxonnx.graph.plan import Graph, Plan, Spec
+from jaxonnx.graph.roles import (
     CONSTANT_PARAMETER_BYTES,
     FOLDED_PARAMETER_BYTES,
     static_cone,
     take_parameters,
 )
-from jaxonnx.plan import Graph, Plan, Spec
-from jaxonnx.source import read
+from jaxonnx.optimize import fold_constants, prune
+from jaxonnx.read.reader import opsets_of, read_graph, spec_of
+from jaxonnx.read.source import read
+from jaxonnx.run.inputs import bind
 
 
 def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[str, np.ndarray]]:

@@ -11,15 +11,18 @@ import numpy as np
 import onnx
 from jax import core
 
-from jaxonnx import dims
 from jaxonnx.errors import InputError
-from jaxonnx.inputs import bind
+from jaxonnx.graph.plan import Options, Spec
 from jaxonnx.loading import build_plan, checked_bounds
-from jaxonnx.plan import Options, Spec
-from jaxonnx.program import Program
+from jaxonnx.run import dims
+from jaxonnx.run.inputs import bind
+from jaxonnx.run.phases import Schedule
+from jaxonnx.run.program import Program
 
 if TYPE_CHECKING:
     import onnx_ir
+
+    from jaxonnx.summary import Summary
 
 
 def load(
@@ -72,7 +75,7 @@ class Model:
     ``model(x)`` is jitted: inputs go by position, by ONNX name as keywords, or as one mapping
     ``{name: array}``. NumPy and JAX arrays and Python numbers are accepted; integers narrower
     than declared are widened, nothing else is converted. A model with one output returns an
-    array, one with several an :class:`~jaxonnx.outputs.Outputs`, a tuple whose items are also
+    array, one with several an :class:`~jaxonnx.run.outputs.Outputs`, a tuple whose items are also
     found by name. Each new combination of input shapes is compiled once; new parameters never
     compile anything.
 
@@ -188,15 +191,15 @@ class Model:
         required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
         return dims.abstract(required, self._program.options.constraints)
 
-    def schedule(self) -> None:
-        """Print what runs where outside of a trace, and why, a line each."""
-        print(self._program.schedule())
+    def schedule(self) -> Schedule:
+        """What runs where outside of a trace, and why; it prints itself, a line each."""
+        return self._program.schedule()
 
-    def summary(self) -> None:
-        """Print operators, parameters and bytes as a table."""
-        from jaxonnx import summary  # noqa: PLC0415 - rich is slow to import
+    def summary(self) -> "Summary":
+        """Operators, parameters and bytes as tables, which print themselves."""
+        from jaxonnx.summary import Summary  # noqa: PLC0415 - rich is slow to import
 
-        summary.show(self)
+        return Summary(self._program.plan, self._params)
 
     def __repr__(self) -> str:
         plan = self._program.plan

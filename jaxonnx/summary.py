@@ -1,30 +1,41 @@
 """``Model.summary``: what a model consists of, as tables."""
 
 import collections
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
-from jaxonnx.model import Model
-from jaxonnx.plan import Spec
+from jaxonnx.graph.plan import Plan, Spec
 
 
-def show(model: Model, console: Console | None = None) -> None:
-    """Print inputs, outputs, operators and parameters of ``model``.
+@dataclasses.dataclass(frozen=True, repr=False)
+class Summary:
+    """Inputs, outputs, operators and stored values of a model, which prints itself.
 
-    Args:
-        model: the model.
-        console: where to; the standard output by default.
+    Attributes:
+        plan: the model that has been read.
+        params: the values of its parameters by name.
     """
-    console = console or Console()
-    for table in (_interface(model), _operators(model), _arrays(model)):
-        if table.row_count:
-            console.print(table)
+
+    plan: Plan
+    params: Mapping[str, Any]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        del console, options
+        tables = (_interface(self.plan), _operators(self.plan), _arrays(self.plan, self.params))
+        yield from (t for t in tables if t.row_count)
+
+    def __repr__(self) -> str:
+        console = Console()
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip()
 
 
 def table(title: str, columns: Iterable[str], numbers: Iterable[str] = ()) -> Table:
@@ -56,14 +67,14 @@ def labelled(spec: Spec) -> tuple[str | int, ...] | None:
     return spec.labels
 
 
-def _interface(model: Model) -> Table:
+def _interface(plan: Plan) -> Table:
     made = table("Inputs and outputs", ("", "name", "dtype", "shape", "note"))
-    optional = model._program.plan.defaults
-    for spec in model.inputs:
+    optional = plan.defaults
+    for spec in plan.inputs:
         notes = ["optional"] if spec.name in optional else []
-        notes += ["its value decides shapes"] if spec.name in model.static_inputs else []
+        notes += ["its value decides shapes"] if spec.name in plan.static else []
         add_row(made, "in", *_cells(spec), ", ".join(notes))
-    for spec in model.outputs:
+    for spec in plan.outputs:
         add_row(made, "out", *_cells(spec), "")
     return made
 
@@ -77,8 +88,8 @@ def _cells(spec: Spec) -> tuple[str, str, str]:
     )
 
 
-def _operators(model: Model) -> Table:
-    nodes = [*model._program.plan.graph.all_nodes]
+def _operators(plan: Plan) -> Table:
+    nodes = [*plan.graph.all_nodes]
     made = table(f"Operators: {len(nodes):,} nodes", ("operator", "version", "nodes"), ("nodes",))
     counts = collections.Counter((n.domain, n.op_type, n.version) for n in nodes)
     for (domain, op_type, version), count in sorted(counts.items(), key=lambda c: (-c[1], c[0])):
@@ -86,12 +97,12 @@ def _operators(model: Model) -> Table:
     return made
 
 
-def _arrays(model: Model) -> Table:
+def _arrays(plan: Plan, params: Mapping[str, Any]) -> Table:
     numeric = ("arrays", "numbers", "bytes")
     made = table("Stored arrays", ("", "dtype", *numeric), numeric)
-    graph = model._program.plan.graph
+    graph = plan.graph
     constants = [a for inner in graph.walk() for a in inner.given.values()]
-    for kind, arrays in (("parameters", [*model.params.values()]), ("constants", constants)):
+    for kind, arrays in (("parameters", [*params.values()]), ("constants", constants)):
         for dtype in sorted({str(a.dtype) for a in arrays}):
             same = [a for a in arrays if str(a.dtype) == dtype]
             numbers, total = sum(np.size(a) for a in same), sum(a.nbytes for a in same)

@@ -12,7 +12,7 @@ import onnx.parser
 from onnx import helper
 
 import jaxonnx
-from jaxonnx.tensors import STRING, type_of
+from jaxonnx.define.dtypes import STRING, type_of
 
 # Relative and absolute tolerance by the dtype of the result.
 TOLERANCE = {

@@ -11,9 +11,10 @@ from onnx import helper
 from typer.testing import CliRunner
 
 import jaxonnx
-from jaxonnx import models, session, summary
-from jaxonnx.cli import app
-from jaxonnx.plan import Spec
+from jaxonnx import models, summary
+from jaxonnx.cli import session
+from jaxonnx.cli.commands import app
+from jaxonnx.graph.plan import Spec
 
 runner = CliRunner(env={"COLUMNS": "120"})
 

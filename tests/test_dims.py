@@ -7,9 +7,9 @@ from helpers import assert_close, f32, text_model
 from onnx import helper
 
 import jaxonnx
-from jaxonnx.dims import abstract, identifiers
 from jaxonnx.errors import InputError
-from jaxonnx.plan import Spec
+from jaxonnx.graph.plan import Spec
+from jaxonnx.run.dims import abstract, identifiers
 
 FLOAT = np.dtype(np.float32)
 

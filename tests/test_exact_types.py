@@ -9,8 +9,8 @@ from helpers import assert_close, node_model
 from onnx import helper
 
 import jaxonnx
-from jaxonnx.compiled import StaticValues
 from jaxonnx.errors import InputError, PrecisionError
+from jaxonnx.run.compiled import StaticValues
 
 BIG = np.array([2**40 + 1, -(2**53) - 1], np.int64)
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import jaxonnx
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.tensors import decode
+from jaxonnx.read.tensors import decode
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -8,14 +8,14 @@ from helpers import assert_close, f32, i64
 from onnx import TensorProto, helper, parser
 
 import jaxonnx
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InputError, InvalidModelError
-from jaxonnx.registry import register
 
 X = f32([-1, 2])
 
 
 @register("Probe", 1, domain="test.graph")
-def probe(a, b=None, c=None, /, *, outputs=1):
+def probe(a=None, b=None, c=None, /, *, outputs=1):
     """Numbers that tell which inputs are there."""
     present = [v is not None for v in (a, b, c)]
     results = tuple(

@@ -7,8 +7,9 @@ import pytest
 from helpers import assert_close
 from jax import export
 
-from jaxonnx import dims, known
-from jaxonnx.plan import Spec
+from jaxonnx.define import known
+from jaxonnx.graph.plan import Spec
+from jaxonnx.run import dims
 
 B, S = export.symbolic_shape("B, S", constraints=["S<=512", "B>=2"])
 

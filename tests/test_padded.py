@@ -9,7 +9,7 @@ from jax.experimental import checkify
 from onnx import TensorProto, helper
 
 import jaxonnx
-from jaxonnx import padded, registry
+from jaxonnx.define import registry
 from jaxonnx.errors import DataDependentShapeError, InputError
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -269,8 +269,8 @@ def test_nothing_found(options):
 POINTWISE = [
     o
     for o in registry.registered()
-    if o.function.__module__ in padded._POINTWISE and o.op_type not in padded._RULES
-    if o.op_type not in ("BitCast", "Cast", "CastLike")  # conversions are by definition
+    if o.elementwise
+    and o.op_type not in ("BitCast", "Cast", "CastLike")  # conversions are by definition
 ]
 
 

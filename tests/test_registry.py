@@ -8,9 +8,8 @@ import onnx
 import pytest
 
 import jaxonnx
-from jaxonnx import registry
-from jaxonnx.graph import LEGACY_ATTRIBUTES
-from jaxonnx.schema import attribute_value
+from jaxonnx.define import registry
+from jaxonnx.define.schema import LEGACY_ATTRIBUTES, attribute_value
 
 OPERATORS = registry.registered()
 NATIVE = [o for o in OPERATORS if registry.has_schema(o.op_type, o.domain)]

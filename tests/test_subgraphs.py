@@ -6,8 +6,8 @@ from helpers import assert_close, f32
 from onnx import parser
 
 import jaxonnx
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.registry import register
 
 X = f32([-1, 2])
 

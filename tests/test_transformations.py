@@ -17,7 +17,7 @@ import pytest
 from conformance.suite import load_cases
 
 import jaxonnx
-from jaxonnx import registry
+from jaxonnx.define import registry
 
 NARROW = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
 """What a user's own jit makes of 64-bit integers while x64 is off, before the model sees them."""

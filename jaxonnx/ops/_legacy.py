@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxonnx.define.known import same_dim, shape_is_symbolic, xp
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import same_dim, shape_is_symbolic, xp
 
 
 def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:

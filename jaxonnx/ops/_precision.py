@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxonnx.known import xp
+from jaxonnx.define.known import xp
 
 _SINGLE = np.dtype(np.float32)
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxonnx.tensors import STRING
+from jaxonnx.define.dtypes import STRING
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

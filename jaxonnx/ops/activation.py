@@ -10,12 +10,13 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.kinks import kink
+from jaxonnx.define.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.kinks import kink
-from jaxonnx.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
+from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._precision import widened
-from jaxonnx.registry import register
 
 __all__ = [
     "celu",
@@ -43,14 +44,14 @@ __all__ = [
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
-@register("Relu", 1, 6, 13, 14)
+@register("Relu", 1, 6, 13, 14, elementwise=True)
 @kink(lambda dx, x: jnp.where(x > 0, dx, 0))
 def relu(x: ArrayLike, /) -> Array:
     """``max(x, 0)``. Derivative at 0: 0."""
     return jnp.maximum(x, 0)
 
 
-@register("LeakyRelu", 1, 6, 16)
+@register("LeakyRelu", 1, 6, 16, elementwise=True)
 @kink(lambda dx, x, *, alpha: jnp.where(x > 0, dx, alpha * dx))
 def leaky_relu(x: ArrayLike, /, *, alpha: float = 0.01) -> Array:
     """``x`` where positive, else ``alpha * x``. Derivative at 0: ``alpha``."""
@@ -58,7 +59,7 @@ def leaky_relu(x: ArrayLike, /, *, alpha: float = 0.01) -> Array:
     return jnp.where(x > 0, x, alpha * x)
 
 
-@register("PRelu", 7, 9, 16)
+@register("PRelu", 7, 9, 16, elementwise=True)
 def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
     """``x`` where positive, else ``slope * x``; ``slope`` broadcasts to the shape of ``x``.
 
@@ -74,7 +75,7 @@ def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
     return _scale_negative(x, slope)
 
 
-@register("PRelu", 1, 6)
+@register("PRelu", 1, 6, elementwise=True)
 def prelu_1(x: ArrayLike, slope: ArrayLike, /) -> Array:
     """PRelu where a ``slope`` of shape ``[C]`` goes by channel (axis 1) and one value is shared.
 
@@ -111,7 +112,7 @@ def _elu_tangent(dx: Any, x: Any, *, alpha: float) -> Array:
     return jnp.where(x > 0, dx, alpha * jnp.exp(_nonpositive(x)) * dx)
 
 
-@register("Elu", 1, 6, 22)
+@register("Elu", 1, 6, 22, elementwise=True)
 @kink(_elu_tangent)
 def elu(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``. Derivative at 0: ``alpha``.
@@ -122,7 +123,7 @@ def elu(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     return jnp.where(x > 0, x, alpha * jnp.expm1(_nonpositive(x)))
 
 
-@register("Selu", 6, 22)
+@register("Selu", 6, 22, elementwise=True)
 def selu(
     x: ArrayLike,
     /,
@@ -137,7 +138,7 @@ def selu(
     return gamma * elu(x, alpha=alpha)
 
 
-@register("Selu", 1)
+@register("Selu", 1, elementwise=True)
 def selu_1(x: ArrayLike, /, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
     """Selu with the rounded constants of its first version."""
     return selu(x, alpha=alpha, gamma=gamma)
@@ -147,7 +148,7 @@ def _celu_tangent(dx: Any, x: Any, *, alpha: float) -> Array:
     return jnp.where(x > 0, dx, jnp.exp(_nonpositive(x) / alpha) * dx)
 
 
-@register("Celu", 12, 28)
+@register("Celu", 12, 28, elementwise=True)
 @kink(_celu_tangent)
 def celu(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     """``x`` where positive, else ``alpha * (exp(x / alpha) - 1)``. Derivative at 0: 1.
@@ -158,7 +159,7 @@ def celu(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     return jnp.where(x > 0, x, alpha * jnp.expm1(_nonpositive(x) / alpha))
 
 
-@register("ThresholdedRelu", 10, 22)
+@register("ThresholdedRelu", 10, 22, elementwise=True)
 @kink(lambda dx, x, *, alpha: jnp.where(x > alpha, dx, 0))
 def thresholded_relu(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     """``x`` where above ``alpha``, else 0. Derivative at ``alpha``: 0.
@@ -174,7 +175,7 @@ def _hard_sigmoid_tangent(dx: Any, x: Any, *, alpha: float, beta: float) -> Arra
     return jnp.where((line > 0) & (line < 1), alpha * dx, 0)
 
 
-@register("HardSigmoid", 1, 6, 22)
+@register("HardSigmoid", 1, 6, 22, elementwise=True)
 @kink(_hard_sigmoid_tangent)
 def hard_sigmoid(x: ArrayLike, /, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     """``alpha * x + beta`` kept within 0 and 1. Derivative at both ends: 0."""
@@ -190,7 +191,7 @@ def _hard_swish_tangent(dx: Any, x: Any) -> Array:
     return jnp.where(x <= -_BEND, 0, jnp.where(x >= _BEND, dx, slope * dx))
 
 
-@register("HardSwish", 14, 22)
+@register("HardSwish", 14, 22, elementwise=True)
 @kink(_hard_swish_tangent)
 def hard_swish(x: ArrayLike, /) -> Array:
     """``x * max(0, min(1, x / 6 + 1 / 2))``. Derivatives at -3 and 3: 0 and 1.
@@ -202,13 +203,13 @@ def hard_swish(x: ArrayLike, /) -> Array:
     return jnp.where(x > _BEND, x, inner * (inner / 6 + 0.5))
 
 
-@register("Mish", 18, 22)
+@register("Mish", 18, 22, elementwise=True)
 def mish(x: ArrayLike, /) -> Array:
     """``x * tanh(log(1 + exp(x)))``. Misra 2019, https://arxiv.org/abs/1908.08681."""
     return _gated(x, lambda z: jnp.tanh(jax.nn.softplus(z)), reach=1000)
 
 
-@register("Swish", 24)
+@register("Swish", 24, elementwise=True)
 def swish(x: ArrayLike, /, *, alpha: float = 1.0) -> Array:
     """``x * sigmoid(alpha * x)``. Ramachandran et al. 2017, https://arxiv.org/abs/1710.05941."""
     return _gated(x, jax.nn.sigmoid, alpha=alpha, reach=1000)
@@ -220,7 +221,7 @@ _NORMAL_CDF = {
 }
 
 
-@register("Gelu", 20)
+@register("Gelu", 20, elementwise=True)
 def gelu(x: ArrayLike, /, *, approximate: str = "none") -> Array:
     """``x`` times the normal distribution function at ``x``, or times its ``tanh`` approximation.
 
@@ -251,13 +252,13 @@ def _gated(
     return jnp.where(far, limit, near * gate(alpha * near)).astype(x.dtype)
 
 
-@register("Sigmoid", 1, 6, 13)
+@register("Sigmoid", 1, 6, 13, elementwise=True)
 def sigmoid(x: ArrayLike, /) -> Array:
     """``1 / (1 + exp(-x))``."""
     return jax.nn.sigmoid(x)
 
 
-@register("Softplus", 1, 22)
+@register("Softplus", 1, 22, elementwise=True)
 def softplus(x: ArrayLike, /) -> Array:
     """``log(exp(x) + 1)``."""
     return jax.nn.softplus(x)
@@ -268,7 +269,7 @@ def _softsign_tangent(dx: Any, x: Any) -> Array:
     return dx / scale / scale
 
 
-@register("Softsign", 1, 22)
+@register("Softsign", 1, 22, elementwise=True)
 @kink(_softsign_tangent)
 def softsign(input: ArrayLike, /) -> Array:
     """``x / (1 + |x|)``, 1 and -1 at the infinities. Derivative at 0: 1."""
@@ -276,7 +277,7 @@ def softsign(input: ArrayLike, /) -> Array:
     return jnp.where(jnp.isinf(x), jnp.sign(x), x / (1 + jnp.abs(x)))
 
 
-@register("Softmax", 13)
+@register("Softmax", 13, padding=_padding.softmax)
 def softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
     """``exp(x) / sum(exp(x))`` along ``axis``; half precision is computed in single.
 
@@ -287,14 +288,14 @@ def softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
     return jax.nn.softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
 
 
-@register("Softmax", 1, 11)
+@register("Softmax", 1, 11, padding=_padding.softmax)
 def softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """Softmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
     return jax.nn.softmax(widened(x), axis=_from(axis, x)).astype(x.dtype)
 
 
-@register("LogSoftmax", 13)
+@register("LogSoftmax", 13, padding=_padding.softmax)
 def log_softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
     """``x - log(sum(exp(x)))`` along ``axis``; half precision is computed in single.
 
@@ -305,7 +306,7 @@ def log_softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
     return jax.nn.log_softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
 
 
-@register("LogSoftmax", 1, 11)
+@register("LogSoftmax", 1, 11, padding=_padding.softmax)
 def log_softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """LogSoftmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
@@ -341,7 +342,7 @@ def _from(axis: int, x: Array) -> tuple[int, ...]:
     return tuple(range(from_front(axis, x.ndim), x.ndim))
 
 
-@register("Shrink", 9)
+@register("Shrink", 9, elementwise=True)
 def shrink(input: ArrayLike, /, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     """``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0.
 
@@ -364,7 +365,7 @@ def _plus(x: Array, bias: float) -> Array:
     return whole + ((whole < 0) & (bias % 1 > 0)).astype(x.dtype)
 
 
-@register("Clip", 11, 12, 13, symbolic=True)
+@register("Clip", 11, 12, 13, symbolic=True, elementwise=True)
 def clip(input: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None, /) -> Array:
     """``minimum(maximum(x, min), max)`` with scalar bounds; an absent bound bounds nothing.
 
@@ -409,7 +410,7 @@ def _clip(x: Array, low: Array | None, high: Array | None, /) -> Array:
     return above if high is None else jnp.minimum(above, high)
 
 
-@register("Clip", 1, 6)
+@register("Clip", 1, 6, elementwise=True)
 def clip_1(input: ArrayLike, /, *, max: float = _FLOAT_MAX, min: float = -_FLOAT_MAX) -> Array:
     """Clip with bounds as attributes; the ends of the range of float32 stand for no bound."""
     return clip(input, None if min <= -_FLOAT_MAX else min, None if max >= _FLOAT_MAX else max)

@@ -3,10 +3,10 @@
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxonnx import known
-from jaxonnx.known import xp
+from jaxonnx.define import known
+from jaxonnx.define.known import xp
+from jaxonnx.define.registry import register
 from jaxonnx.ops._legacy import align
-from jaxonnx.registry import register
 
 __all__ = [
     "and_",
@@ -24,37 +24,37 @@ __all__ = [
 ]
 
 
-@register("Equal", 7, 11, 13, 19, symbolic=True)
+@register("Equal", 7, 11, 13, 19, symbolic=True, elementwise=True)
 def equal(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a == b``, broadcast."""
     return known.equal(a, b)
 
 
-@register("Equal", 1, symbolic=True)
+@register("Equal", 1, symbolic=True, elementwise=True)
 def equal_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a == b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return equal(a, align(a, b, axis, broadcast))
 
 
-@register("Less", 7, 9, 13, symbolic=True)
+@register("Less", 7, 9, 13, symbolic=True, elementwise=True)
 def less(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a < b``, broadcast."""
     return known.less(a, b)
 
 
-@register("Less", 1)
+@register("Less", 1, elementwise=True)
 def less_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a < b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return less(a, align(a, b, axis, broadcast))
 
 
-@register("Greater", 7, 9, 13, symbolic=True)
+@register("Greater", 7, 9, 13, symbolic=True, elementwise=True)
 def greater(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a > b``, broadcast."""
     return known.less(b, a)
 
 
-@register("Greater", 1)
+@register("Greater", 1, elementwise=True)
 def greater_1(
     a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0
 ) -> Array:
@@ -62,73 +62,73 @@ def greater_1(
     return greater(a, align(a, b, axis, broadcast))
 
 
-@register("LessOrEqual", 12, 16, symbolic=True)
+@register("LessOrEqual", 12, 16, symbolic=True, elementwise=True)
 def less_or_equal(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a <= b``, broadcast."""
     return known.less_equal(a, b)
 
 
-@register("GreaterOrEqual", 12, 16, symbolic=True)
+@register("GreaterOrEqual", 12, 16, symbolic=True, elementwise=True)
 def greater_or_equal(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a >= b``, broadcast."""
     return known.less_equal(b, a)
 
 
-@register("And", 7)
+@register("And", 7, elementwise=True)
 def and_(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Whether both are true, broadcast."""
     return xp(a, b).logical_and(a, b)
 
 
-@register("And", 1)
+@register("And", 1, elementwise=True)
 def and_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """Whether both are true, ``b`` aligned with ``a`` from ``axis`` on."""
     return and_(a, align(a, b, axis, broadcast))
 
 
-@register("Or", 7)
+@register("Or", 7, elementwise=True)
 def or_(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Whether one or both are true, broadcast."""
     return xp(a, b).logical_or(a, b)
 
 
-@register("Or", 1)
+@register("Or", 1, elementwise=True)
 def or_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """Whether one or both are true, ``b`` aligned with ``a`` from ``axis`` on."""
     return or_(a, align(a, b, axis, broadcast))
 
 
-@register("Xor", 7)
+@register("Xor", 7, elementwise=True)
 def xor(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Whether exactly one is true, broadcast."""
     return xp(a, b).logical_xor(a, b)
 
 
-@register("Xor", 1)
+@register("Xor", 1, elementwise=True)
 def xor_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """Whether exactly one is true, ``b`` aligned with ``a`` from ``axis`` on."""
     return xor(a, align(a, b, axis, broadcast))
 
 
-@register("Not", 1)
+@register("Not", 1, elementwise=True)
 def not_(x: ArrayLike, /) -> Array:
     """Whether ``x`` is false."""
     return xp(x).logical_not(x)
 
 
-@register("Where", 9, 16, symbolic=True)
+@register("Where", 9, 16, symbolic=True, elementwise=True)
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x`` where the condition holds, else ``y``, all broadcast."""
     return xp(condition, x, y).where(condition, x, y)
 
 
-@register("IsNaN", 9, 13, 20)
+@register("IsNaN", 9, 13, 20, elementwise=True)
 def is_nan(x: ArrayLike, /) -> Array:
     """Whether ``x`` is not a number."""
     return xp(x).isnan(x)
 
 
-@register("IsInf", 10, 20)
+@register("IsInf", 10, 20, elementwise=True)
 def is_inf(x: ArrayLike, /, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
     """Whether ``x`` is an infinity of a sign that is detected."""
     m = xp(x)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxonnx.define.kinks import forward_only
+from jaxonnx.define.known import concrete, is_known, lift, same_dim, xp
+from jaxonnx.define.padded import Padded
+from jaxonnx.define.registry import register
 from jaxonnx.errors import DataDependentShapeError, InvalidModelError, StaticValueError
-from jaxonnx.kinks import forward_only
-from jaxonnx.known import concrete, is_known, lift, same_dim, xp
-from jaxonnx.padded import Padded
-from jaxonnx.registry import register
 
 __all__ = ["if_", "loop", "scan"]
 

@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims, same_dim, shape_is_symbolic
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, same_dim, shape_is_symbolic
 from jaxonnx.ops._windows import Windows, place, split
-from jaxonnx.registry import register
 
 __all__ = ["causal_conv_with_state", "col2im", "conv", "conv_transpose", "deform_conv"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from jax import Array, core, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import LITERAL_BYTES, as_dims, is_symbolic, shape_is_symbolic
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import LITERAL_BYTES, as_dims, is_symbolic, shape_is_symbolic
-from jaxonnx.registry import register
 
 __all__ = ["constant_of_shape", "range"]
 

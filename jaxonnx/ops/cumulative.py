@@ -6,10 +6,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, xp
+from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import from_front
-from jaxonnx.registry import register
 
 __all__ = ["arg_max", "arg_min", "cum_prod", "cum_sum"]
 
@@ -69,7 +70,7 @@ def _index_of(name: str, x: Any, axis: int, keepdims: int, last: int) -> Any:
     return m.expand_dims(index, along) if keepdims else index
 
 
-@register("ArgMax", 12, 13)
+@register("ArgMax", 12, 13, padding=_padding.arg_max, searches=True)
 def arg_max(
     data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
@@ -81,13 +82,13 @@ def arg_max(
     return _index_of("argmax", data, axis, keepdims, select_last_index)
 
 
-@register("ArgMax", 1, 11)
+@register("ArgMax", 1, 11, padding=_padding.arg_max, searches=True)
 def arg_max_1(data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1) -> Array:
     """The index of the first maximum along ``axis``."""
     return arg_max(data, axis=axis, keepdims=keepdims)
 
 
-@register("ArgMin", 12, 13)
+@register("ArgMin", 12, 13, padding=_padding.arg_min, searches=True)
 def arg_min(
     data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
 ) -> Array:
@@ -99,7 +100,7 @@ def arg_min(
     return _index_of("argmin", data, axis, keepdims, select_last_index)
 
 
-@register("ArgMin", 1, 11)
+@register("ArgMin", 1, 11, padding=_padding.arg_min, searches=True)
 def arg_min_1(data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1) -> Array:
     """The index of the first minimum along ``axis``."""
     return arg_min(data, axis=axis, keepdims=keepdims)

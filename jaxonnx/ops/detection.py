@@ -8,11 +8,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import concrete, xp
+from jaxonnx.define.padded import Padded
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import concrete, xp
 from jaxonnx.ops._axes import from_front
-from jaxonnx.padded import Padded
-from jaxonnx.registry import register
 
 __all__ = ["compress", "non_max_suppression", "non_zero", "unique"]
 

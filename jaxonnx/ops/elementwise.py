@@ -9,12 +9,12 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.kinks import kink
+from jaxonnx.define.known import is_symbolic, less, lift, maximum, minimum, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.kinks import kink
-from jaxonnx.known import is_symbolic, less, lift, maximum, minimum, xp
 from jaxonnx.ops._legacy import align
 from jaxonnx.ops._precision import widened
-from jaxonnx.registry import register
 
 __all__ = [
     "abs",
@@ -42,43 +42,43 @@ __all__ = [
 ]
 
 
-@register("Add", 7, 13, 14, symbolic=True)
+@register("Add", 7, 13, 14, symbolic=True, elementwise=True)
 def add(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a + b``, broadcast."""
     return xp(a, b).add(a, b)
 
 
-@register("Add", 1, 6, symbolic=True)
+@register("Add", 1, 6, symbolic=True, elementwise=True)
 def add_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a + b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return add(a, align(a, b, axis, broadcast))
 
 
-@register("Sub", 7, 13, 14, symbolic=True)
+@register("Sub", 7, 13, 14, symbolic=True, elementwise=True)
 def sub(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a - b``, broadcast."""
     return xp(a, b).subtract(a, b)
 
 
-@register("Sub", 1, 6, symbolic=True)
+@register("Sub", 1, 6, symbolic=True, elementwise=True)
 def sub_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a - b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return sub(a, align(a, b, axis, broadcast))
 
 
-@register("Mul", 7, 13, 14, symbolic=True)
+@register("Mul", 7, 13, 14, symbolic=True, elementwise=True)
 def mul(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a * b``, broadcast."""
     return xp(a, b).multiply(a, b)
 
 
-@register("Mul", 1, 6, symbolic=True)
+@register("Mul", 1, 6, symbolic=True, elementwise=True)
 def mul_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a * b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return mul(a, align(a, b, axis, broadcast))
 
 
-@register("Div", 7, 13, 14, symbolic=True)
+@register("Div", 7, 13, 14, symbolic=True, elementwise=True)
 def div(a: ArrayLike, b: ArrayLike, /) -> Array:
     """``a / b``, broadcast; of integers, toward zero (by 0: any integer)."""
     if is_symbolic(a) or is_symbolic(b):
@@ -88,7 +88,7 @@ def div(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).true_divide(a, b)
 
 
-@register("Div", 1, 6, symbolic=True)
+@register("Div", 1, 6, symbolic=True, elementwise=True)
 def div_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``a / b``, ``b`` aligned with ``a`` from ``axis`` on."""
     return div(a, align(a, b, axis, broadcast))
@@ -120,7 +120,7 @@ def _mod_tangent(da: Any, db: Any, a: Any, b: Any, *, fmod: int) -> Any:
     return da - jnp.where(jnp.isfinite(quotient), quotient, 0) * db
 
 
-@register("Mod", 10, 13, 28, symbolic=True)
+@register("Mod", 10, 13, 28, symbolic=True, elementwise=True)
 @kink(_mod_tangent)
 def mod(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
     """The remainder of ``a / b`` with the sign of ``b``, or of ``a`` if ``fmod``.
@@ -156,7 +156,7 @@ def _power(x: Any, y: Any, /) -> Any:
     return xp(x, y).power(x, y)
 
 
-@register("Pow", 7, 12, 13, 15, symbolic=True)
+@register("Pow", 7, 12, 13, 15, symbolic=True, elementwise=True)
 def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y`` in the type of ``x``, broadcast; exact for integers.
 
@@ -192,7 +192,7 @@ def _power_of_integers(x: Any, y: Any) -> Any:
     return m.where((y < 0) & (m.abs(x) != 1), m.zeros_like(x), m.power(x, exponent))
 
 
-@register("Pow", 1)
+@register("Pow", 1, elementwise=True)
 def pow_1(x: ArrayLike, y: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``x ** y``, ``y`` aligned with ``x`` from ``axis`` on."""
     return pow(x, align(x, y, axis, broadcast))
@@ -212,100 +212,100 @@ def _tied(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return tangent
 
 
-@register("Max", 1, 6, 8, 12, 13, symbolic=True)
+@register("Max", 1, 6, 8, 12, 13, symbolic=True, elementwise=True)
 @kink(_tied(maximum))
 def max(*data_0: ArrayLike) -> Array:
     """The greatest of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(maximum, data_0)
 
 
-@register("Min", 1, 6, 8, 12, 13, symbolic=True)
+@register("Min", 1, 6, 8, 12, 13, symbolic=True, elementwise=True)
 @kink(_tied(minimum))
 def min(*data_0: ArrayLike) -> Array:
     """The least of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(minimum, data_0)
 
 
-@register("Sum", 1, 6, 8, 13)
+@register("Sum", 1, 6, 8, 13, elementwise=True)
 def sum(*data_0: ArrayLike) -> Array:
     """The sum of the inputs, broadcast."""
     return functools.reduce(xp(*data_0).add, data_0)
 
 
-@register("Mean", 1, 6, 8, 13)
+@register("Mean", 1, 6, 8, 13, elementwise=True)
 def mean(*data_0: ArrayLike) -> Array:
     """The mean of the inputs, broadcast."""
     return div(sum(*data_0), len(data_0))
 
 
-@register("Abs", 1, 6, 13, symbolic=True)
+@register("Abs", 1, 6, 13, symbolic=True, elementwise=True)
 @kink(lambda dx, x: jnp.where(x > 0, dx, jnp.where(x < 0, -dx, 0)))
 def abs(x: ArrayLike, /) -> Array:
     """``|x|``. Derivative at 0: 0."""
     return maximum(x, np.negative(x)) if is_symbolic(x) else xp(x).abs(x)
 
 
-@register("Neg", 1, 6, 13, symbolic=True)
+@register("Neg", 1, 6, 13, symbolic=True, elementwise=True)
 def neg(x: ArrayLike, /) -> Array:
     """``-x``."""
     return xp(x).negative(x)
 
 
-@register("Sign", 9, 13)
+@register("Sign", 9, 13, elementwise=True)
 def sign(input: ArrayLike, /) -> Array:
     """1, 0 or -1 as the input is positive, zero or negative. Derivative: 0."""
     return xp(input).sign(input)
 
 
-@register("Ceil", 1, 6, 13)
+@register("Ceil", 1, 6, 13, elementwise=True)
 def ceil(x: ArrayLike, /) -> Array:
     """The least integer not below ``x``. Derivative: 0."""
     return xp(x).ceil(x)
 
 
-@register("Floor", 1, 6, 13)
+@register("Floor", 1, 6, 13, elementwise=True)
 def floor(x: ArrayLike, /) -> Array:
     """The greatest integer not above ``x``. Derivative: 0."""
     return xp(x).floor(x)
 
 
-@register("Round", 11, 22)
+@register("Round", 11, 22, elementwise=True)
 def round(x: ArrayLike, /) -> Array:
     """The nearest integer, the even one of two. Derivative: 0."""
     return xp(x).rint(x)
 
 
-@register("Reciprocal", 1, 6, 13)
+@register("Reciprocal", 1, 6, 13, elementwise=True)
 def reciprocal(x: ArrayLike, /) -> Array:
     """``1 / x``."""
     return xp(x).reciprocal(x)
 
 
-@register("BitwiseAnd", 18)
+@register("BitwiseAnd", 18, elementwise=True)
 def bitwise_and(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The bits that ``a`` and ``b`` share, broadcast."""
     return xp(a, b).bitwise_and(a, b)
 
 
-@register("BitwiseOr", 18)
+@register("BitwiseOr", 18, elementwise=True)
 def bitwise_or(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The bits of ``a`` or ``b``, broadcast."""
     return xp(a, b).bitwise_or(a, b)
 
 
-@register("BitwiseXor", 18)
+@register("BitwiseXor", 18, elementwise=True)
 def bitwise_xor(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The bits in which ``a`` and ``b`` differ, broadcast."""
     return xp(a, b).bitwise_xor(a, b)
 
 
-@register("BitwiseNot", 18)
+@register("BitwiseNot", 18, elementwise=True)
 def bitwise_not(x: ArrayLike, /) -> Array:
     """Every bit of ``x`` flipped."""
     return xp(x).invert(x)
 
 
-@register("BitShift", 11, 28)
+@register("BitShift", 11, 28, elementwise=True)
 def bit_shift(x: ArrayLike, y: ArrayLike, /, *, direction: str) -> Array:
     """``x`` shifted by ``y`` bits to the ``"LEFT"`` or ``"RIGHT"``, which keeps the sign.
 

@@ -5,10 +5,10 @@ from typing import Any
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import shape_is_symbolic
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import shape_is_symbolic
 from jaxonnx.ops._indices import as_array
-from jaxonnx.registry import register
 
 __all__ = ["depth_to_space", "space_to_depth"]
 

@@ -8,12 +8,13 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import is_symbolic, lift, same_dim, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import is_symbolic, lift, same_dim, xp
+from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._indices import as_array, clamp, count_from_front, int32
 from jaxonnx.ops._words import moves_words
-from jaxonnx.registry import register
 
 __all__ = [
     "gather",
@@ -43,7 +44,7 @@ def _checked(indices: Any, size: int) -> Any:
     return indices
 
 
-@register("Gather", 1, 11, 13, symbolic=True)
+@register("Gather", 1, 11, 13, symbolic=True, padding=_padding.gather)
 def gather(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) -> Array:
     """The entries of ``data`` along ``axis`` that ``indices`` name, negative ones from the end.
 
@@ -81,7 +82,7 @@ def gather_elements(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) ->
     return jnp.take_along_axis(_traced(source), places, axis, mode="clip")
 
 
-@register("GatherND", 12, 13, symbolic=True)
+@register("GatherND", 12, 13, symbolic=True, padding=_padding.gather_nd)
 def gather_nd(data: ArrayLike, indices: ArrayLike, /, *, batch_dims: int = 0) -> Array:
     """The slices of ``data`` at the index tuples in the last dimension of ``indices``.
 
@@ -106,7 +107,7 @@ def gather_nd(data: ArrayLike, indices: ArrayLike, /, *, batch_dims: int = 0) ->
     return pick(_traced(data), *map(clamp, map(_traced, index), sizes))
 
 
-@register("GatherND", 11, symbolic=True)
+@register("GatherND", 11, symbolic=True, padding=_padding.gather_nd)
 def gather_nd_11(data: ArrayLike, indices: ArrayLike, /) -> Array:
     """GatherND without batch dimensions."""
     return gather_nd(data, indices, batch_dims=0)

@@ -5,10 +5,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import broadcasts_to, same_dim
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import broadcasts_to, same_dim
+from jaxonnx.ops import _padding
 from jaxonnx.ops._precision import widened
-from jaxonnx.registry import register
 
 __all__ = ["det", "einsum", "gemm", "matmul"]
 
@@ -16,13 +17,13 @@ _MATRIX = 2
 """The rank of a matrix."""
 
 
-@register("MatMul", 1, 9, 13)
+@register("MatMul", 1, 9, 13, padding=_padding.matmul)
 def matmul(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Matrix product as of ``numpy.matmul``. Integers are exact, modulo the size of their type."""
     return jnp.matmul(a, b)
 
 
-@register("Gemm", 7, 9, 11, 13)
+@register("Gemm", 7, 9, 11, 13, padding=_padding.gemm)
 def gemm(
     a: ArrayLike,
     b: ArrayLike,
@@ -55,7 +56,7 @@ def gemm(
     return product + _scaled(c, beta)
 
 
-@register("Gemm", 1, 6)
+@register("Gemm", 1, 6, padding=_padding.gemm)
 def gemm_1(
     a: ArrayLike,
     b: ArrayLike,

@@ -10,8 +10,7 @@ import numpy as np
 from jax import Array, core, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import (
+from jaxonnx.define.known import (
     as_dims,
     broadcast_dims,
     dimensions,
@@ -21,8 +20,10 @@ from jaxonnx.known import (
     shape_is_symbolic,
     xp,
 )
+from jaxonnx.define.registry import register
+from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import all_from_front, from_front
-from jaxonnx.registry import register
 
 __all__ = [
     "concat",
@@ -44,13 +45,13 @@ _FAR = 2**31 - 1
 """Exporters write this or more (or less than its negative) for "to the end"."""
 
 
-@register("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, symbolic=True)
+@register("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, symbolic=True, padding=_padding.identity)
 def identity(input: Any, /) -> Any:
     """``input``, which may also be a sequence or an optional value."""
     return input
 
 
-@register("Shape", 15, 19, 21, 23, 24, 25, symbolic=True)
+@register("Shape", 15, 19, 21, 23, 24, 25, symbolic=True, padding=_padding.shape, reads_shapes=True)
 def shape(data: ArrayLike, /, *, start: int = 0, end: int | None = None) -> np.ndarray:
     """The sizes of the dimensions from ``start`` to ``end``: always a known 1-d int64 array."""
     dims = np.shape(data)
@@ -61,19 +62,21 @@ def shape(data: ArrayLike, /, *, start: int = 0, end: int | None = None) -> np.n
     return dimensions(dims[first:last])
 
 
-@register("Shape", 1, 13, symbolic=True)
+@register("Shape", 1, 13, symbolic=True, padding=_padding.shape, reads_shapes=True)
 def shape_1(data: ArrayLike, /) -> np.ndarray:
     """The sizes of all dimensions: always a known 1-d int64 array."""
     return dimensions(np.shape(data))
 
 
-@register("Size", 1, 13, 19, 21, 23, 24, 25, symbolic=True)
+@register("Size", 1, 13, 19, 21, 23, 24, 25, symbolic=True, reads_shapes=True)
 def size(data: ArrayLike, /) -> np.ndarray:
     """The number of elements: always a known 0-d int64 array."""
     return dimensions([math.prod(np.shape(data))]).reshape(())
 
 
-@register("Reshape", 14, 19, 21, 23, 24, 25, static=["shape"], symbolic=True)
+@register(
+    "Reshape", 14, 19, 21, 23, 24, 25, static=["shape"], symbolic=True, padding=_padding.reshape
+)
 def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Array:
     """Reshape where -1 is inferred and 0 copies the input's size, or is 0 with ``allowzero``.
 
@@ -115,13 +118,13 @@ def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
     )
 
 
-@register("Reshape", 5, 13, static=["shape"], symbolic=True)
+@register("Reshape", 5, 13, static=["shape"], symbolic=True, padding=_padding.reshape)
 def reshape_5(data: ArrayLike, shape: ArrayLike, /) -> Array:
     """Reshape where -1 is inferred and 0 copies the input's size."""
     return reshape(data, shape)
 
 
-@register("Reshape", 1, symbolic=True)
+@register("Reshape", 1, symbolic=True, padding=_padding.reshape)
 def reshape_1(data: ArrayLike, /, *, shape: Sequence[int] | None = None) -> Array:
     """Reshape by an attribute, where -1 is inferred and 0 copies the input's size."""
     return reshape(data, np.array(shape or (), np.int64))
@@ -141,13 +144,13 @@ def flatten_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     return flatten(input, axis=axis)
 
 
-@register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True)
+@register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True, padding=_padding.transpose)
 def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array:
     """Dimensions in the order ``perm``, by default reversed."""
     return xp(data).transpose(data, perm)
 
 
-@register("Squeeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
+@register("Squeeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True, padding=_padding.squeeze)
 def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
     """Without the dimensions ``axes`` of size 1, by default all that are provably 1.
 
@@ -165,13 +168,15 @@ def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
     return xp(data).squeeze(data, chosen)
 
 
-@register("Squeeze", 1, 11, symbolic=True)
+@register("Squeeze", 1, 11, symbolic=True, padding=_padding.squeeze)
 def squeeze_1(data: ArrayLike, /, *, axes: Sequence[int] | None = None) -> Array:
     """Without the dimensions ``axes`` of size 1, by default all of size 1."""
     return squeeze(data, None if axes is None else np.array(axes))
 
 
-@register("Unsqueeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True)
+@register(
+    "Unsqueeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True, padding=_padding.unsqueeze
+)
 def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
     """With new dimensions of size 1 at the positions ``axes`` of the result.
 
@@ -182,19 +187,19 @@ def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
     return xp(data).expand_dims(data, all_from_front(positions, np.ndim(data) + len(positions)))
 
 
-@register("Unsqueeze", 1, 11, symbolic=True)
+@register("Unsqueeze", 1, 11, symbolic=True, padding=_padding.unsqueeze)
 def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
     """With new dimensions of size 1 at the positions ``axes`` of the result."""
     return unsqueeze(data, np.array(axes))
 
 
-@register("Concat", 4, 11, 13, symbolic=True)
+@register("Concat", 4, 11, 13, symbolic=True, padding=_padding.concat)
 def concat(*inputs: ArrayLike, axis: int) -> Array:
     """Joined along ``axis``."""
     return xp(*inputs).concatenate(inputs, axis=axis)
 
 
-@register("Concat", 1, symbolic=True)
+@register("Concat", 1, symbolic=True, padding=_padding.concat)
 def concat_1(*inputs: ArrayLike, axis: int | None = None) -> Array:
     """Joined along ``axis``, by default 1."""
     return concat(*inputs, axis=1 if axis is None else axis)
@@ -235,7 +240,15 @@ def tile_1(input: ArrayLike, tiles: ArrayLike, axis: ArrayLike, /) -> Array:
     return tile(input, dimensions(repeats))
 
 
-@register("Slice", 10, 11, 13, static=["starts", "ends", "axes", "steps"], symbolic=True)
+@register(
+    "Slice",
+    10,
+    11,
+    13,
+    static=["starts", "ends", "axes", "steps"],
+    symbolic=True,
+    padding=_padding.slice,
+)
 def slice(
     data: ArrayLike,
     starts: ArrayLike,
@@ -267,7 +280,7 @@ def slice(
     return result
 
 
-@register("Slice", 1, symbolic=True)
+@register("Slice", 1, symbolic=True, padding=_padding.slice)
 def slice_1(
     data: ArrayLike,
     /,

@@ -8,11 +8,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import dtype_of
+from jaxonnx.define.known import same_dim
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import same_dim
 from jaxonnx.ops._axes import from_front
-from jaxonnx.registry import register
-from jaxonnx.tensors import dtype_of
 
 __all__ = [
     "batch_normalization",

@@ -8,11 +8,11 @@ import numpy as np
 from jax import Array, core, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims, dimensions, lift, same_dim, shape_is_symbolic
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, dimensions, lift, same_dim, shape_is_symbolic
 from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._words import moves_words
-from jaxonnx.registry import register
 
 __all__ = ["center_crop_pad", "pad"]
 

@@ -10,12 +10,12 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.kinks import kink
+from jaxonnx.define.known import as_dims, same_dim
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.kinks import kink
-from jaxonnx.known import as_dims, same_dim
 from jaxonnx.ops._precision import widened
 from jaxonnx.ops._windows import Windows, place
-from jaxonnx.registry import register
 
 __all__ = [
     "average_pool",

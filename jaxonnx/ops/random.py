@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxonnx.known import xp
-from jaxonnx.registry import register
+from jaxonnx.define.known import xp
+from jaxonnx.define.registry import register
 
 __all__ = ["dropout"]
 

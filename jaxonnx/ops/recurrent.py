@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import same_dim
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import same_dim
 from jaxonnx.ops.activation import (
     elu,
     hard_sigmoid,
@@ -20,7 +21,6 @@ from jaxonnx.ops.activation import (
     softplus,
     softsign,
 )
-from jaxonnx.registry import register
 
 __all__ = ["gru", "lstm", "rnn"]
 

@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxonnx.kinks import kink
-from jaxonnx.known import as_dims, is_symbolic, maximum, minimum, xp
-from jaxonnx.ops import elementwise
+from jaxonnx.define.kinks import kink
+from jaxonnx.define.known import as_dims, is_symbolic, maximum, minimum, xp
+from jaxonnx.define.registry import register
+from jaxonnx.ops import _padding, elementwise
 from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._precision import widened
-from jaxonnx.registry import register
 
 __all__ = [
     "reduce_l1",
@@ -72,7 +72,9 @@ def _reduce_sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(_sum(widened(data), axes, keepdims), data)
 
 
-@register("ReduceSum", 13, static=["axes"], symbolic=True)
+@register(
+    "ReduceSum", 13, static=["axes"], symbolic=True, padding=_padding.over_zero, searches=True
+)
 def reduce_sum(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -85,7 +87,7 @@ def reduce_sum(
     return _reduce_sum(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceSum", 1, 11, symbolic=True)
+@register("ReduceSum", 1, 11, symbolic=True, padding=_padding.over_zero, searches=True)
 def reduce_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The sum over ``axes``, all by default."""
     return _reduce_sum(data, _reduced(data, axes), keepdims)
@@ -97,7 +99,7 @@ def _reduce_mean(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(elementwise.div(total, count), data)
 
 
-@register("ReduceMean", 18, static=["axes"])
+@register("ReduceMean", 18, static=["axes"], padding=_padding.mean, searches=True)
 def reduce_mean(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -110,7 +112,7 @@ def reduce_mean(
     return _reduce_mean(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceMean", 1, 11, 13)
+@register("ReduceMean", 1, 11, 13, padding=_padding.mean, searches=True)
 def reduce_mean_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The mean over ``axes``, all by default."""
     return _reduce_mean(data, _reduced(data, axes), keepdims)
@@ -124,7 +126,7 @@ def _reduce_prod(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(product, data)
 
 
-@register("ReduceProd", 18, static=["axes"], symbolic=True)
+@register("ReduceProd", 18, static=["axes"], symbolic=True, padding=_padding.over_one)
 def reduce_prod(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -137,7 +139,7 @@ def reduce_prod(
     return _reduce_prod(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceProd", 1, 11, 13, symbolic=True)
+@register("ReduceProd", 1, 11, 13, symbolic=True, padding=_padding.over_one)
 def reduce_prod_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The product over ``axes``, all by default."""
     return _reduce_prod(data, _reduced(data, axes), keepdims)
@@ -170,7 +172,9 @@ def _least(dtype: Any, sign: int) -> Any:
     return -sign * math.inf
 
 
-@register("ReduceMax", 18, 20, static=["axes"], symbolic=True)
+@register(
+    "ReduceMax", 18, 20, static=["axes"], symbolic=True, padding=_padding.over_lowest, searches=True
+)
 def reduce_max(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -187,13 +191,21 @@ def reduce_max(
     return _extremum(data, sign=1, axes=reduced, keepdims=keepdims)
 
 
-@register("ReduceMax", 1, 11, 12, 13, symbolic=True)
+@register("ReduceMax", 1, 11, 12, 13, symbolic=True, padding=_padding.over_lowest, searches=True)
 def reduce_max_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The maximum over ``axes``, all by default. Derivative at ties: equal shares."""
     return _extremum(data, sign=1, axes=_reduced(data, axes), keepdims=keepdims)
 
 
-@register("ReduceMin", 18, 20, static=["axes"], symbolic=True)
+@register(
+    "ReduceMin",
+    18,
+    20,
+    static=["axes"],
+    symbolic=True,
+    padding=_padding.over_highest,
+    searches=True,
+)
 def reduce_min(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -210,7 +222,7 @@ def reduce_min(
     return _extremum(data, sign=-1, axes=reduced, keepdims=keepdims)
 
 
-@register("ReduceMin", 1, 11, 12, 13, symbolic=True)
+@register("ReduceMin", 1, 11, 12, 13, symbolic=True, padding=_padding.over_highest, searches=True)
 def reduce_min_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The minimum over ``axes``, all by default. Derivative at ties: equal shares."""
     return _extremum(data, sign=-1, axes=_reduced(data, axes), keepdims=keepdims)
@@ -220,7 +232,7 @@ def _reduce_l1(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(_sum(elementwise.abs(widened(data)), axes, keepdims), data)
 
 
-@register("ReduceL1", 18, static=["axes"])
+@register("ReduceL1", 18, static=["axes"], padding=_padding.over_zero)
 def reduce_l1(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -233,7 +245,7 @@ def reduce_l1(
     return _reduce_l1(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceL1", 1, 11, 13)
+@register("ReduceL1", 1, 11, 13, padding=_padding.over_zero)
 def reduce_l1_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The sum of absolute values over ``axes``, all by default. Derivative at 0: 0."""
     return _reduce_l1(data, _reduced(data, axes), keepdims)
@@ -254,7 +266,7 @@ def _reduce_l2(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(_norm(_as_float(data), axes=axes, keepdims=keepdims), data)
 
 
-@register("ReduceL2", 18, static=["axes"])
+@register("ReduceL2", 18, static=["axes"], padding=_padding.over_zero)
 def reduce_l2(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -267,7 +279,7 @@ def reduce_l2(
     return _reduce_l2(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceL2", 1, 11, 13)
+@register("ReduceL2", 1, 11, 13, padding=_padding.over_zero)
 def reduce_l2_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The norm over ``axes``, all by default. Derivative at 0: 0."""
     return _reduce_l2(data, _reduced(data, axes), keepdims)
@@ -278,7 +290,7 @@ def _reduce_sum_square(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(_sum(work * work, axes, keepdims), data)
 
 
-@register("ReduceSumSquare", 18, static=["axes"])
+@register("ReduceSumSquare", 18, static=["axes"], padding=_padding.over_zero)
 def reduce_sum_square(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -291,7 +303,7 @@ def reduce_sum_square(
     return _reduce_sum_square(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceSumSquare", 1, 11, 13)
+@register("ReduceSumSquare", 1, 11, 13, padding=_padding.over_zero)
 def reduce_sum_square_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The sum of squares over ``axes``, all by default."""
     return _reduce_sum_square(data, _reduced(data, axes), keepdims)
@@ -301,7 +313,7 @@ def _reduce_log_sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(xp(data).log(_sum(_as_float(data), axes, keepdims)), data)
 
 
-@register("ReduceLogSum", 18, 28, static=["axes"])
+@register("ReduceLogSum", 18, 28, static=["axes"], padding=_padding.over_zero)
 def reduce_log_sum(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -314,7 +326,7 @@ def reduce_log_sum(
     return _reduce_log_sum(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceLogSum", 1, 11, 13)
+@register("ReduceLogSum", 1, 11, 13, padding=_padding.over_zero)
 def reduce_log_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The logarithm of the sum over ``axes``, all by default."""
     return _reduce_log_sum(data, _reduced(data, axes), keepdims)
@@ -339,7 +351,7 @@ def _reduce_log_sum_exp(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(_log_sum_exp(_as_float(data), axes=axes, keepdims=keepdims), data)
 
 
-@register("ReduceLogSumExp", 18, 28, static=["axes"])
+@register("ReduceLogSumExp", 18, 28, static=["axes"], padding=_padding.over_lowest)
 def reduce_log_sum_exp(
     data: ArrayLike,
     axes: ArrayLike | None = None,
@@ -355,7 +367,7 @@ def reduce_log_sum_exp(
     return _reduce_log_sum_exp(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
 
 
-@register("ReduceLogSumExp", 1, 11, 13)
+@register("ReduceLogSumExp", 1, 11, 13, padding=_padding.over_lowest)
 def reduce_log_sum_exp_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
     """The logarithm of the sum of exponentials over ``axes``, all by default."""
     return _reduce_log_sum_exp(data, _reduced(data, axes), keepdims)

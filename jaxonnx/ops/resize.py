@@ -11,11 +11,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims, same_dim, shape_is_symbolic, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError, StaticValueError
-from jaxonnx.known import as_dims, same_dim, shape_is_symbolic, xp
 from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._pixels import saturated, work_dtype
-from jaxonnx.registry import register
 
 __all__ = ["resize", "upsample"]
 

@@ -10,11 +10,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims
 from jaxonnx.ops._indices import clamp
 from jaxonnx.ops._pixels import work_dtype
-from jaxonnx.registry import register
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 

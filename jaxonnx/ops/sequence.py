@@ -7,10 +7,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxonnx.define.known import as_dims, is_symbolic, lift, shape_is_symbolic, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, is_symbolic, lift, shape_is_symbolic, xp
 from jaxonnx.ops.movement import split
-from jaxonnx.registry import register
 
 __all__ = [
     "concat_from_sequence",
@@ -81,7 +81,7 @@ def _position(position: Any, count: int, most: int) -> int:
     return place + count if place < 0 else place
 
 
-@register("SequenceLength", 11)
+@register("SequenceLength", 11, reads_shapes=True)
 def sequence_length(input_sequence: Sequence[Any], /) -> np.ndarray:
     """The number of elements: always a known 0-d int64 array."""
     return np.array(len(input_sequence), np.int64)
@@ -169,7 +169,7 @@ def optional_get_element(input: Any, /) -> Any:
     return input
 
 
-@register("OptionalHasElement", 15, 18, 28)
+@register("OptionalHasElement", 15, 18, 28, reads_shapes=True)
 def optional_has_element(input: Any = None, /) -> np.ndarray:
     """Whether an optional value is not empty: always a known 0-d boolean array."""
     return np.array(input is not None)

@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import dtype_of
+from jaxonnx.define.known import as_dims
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims
-from jaxonnx.registry import register
-from jaxonnx.tensors import dtype_of
 
 __all__ = [
     "blackman_window",

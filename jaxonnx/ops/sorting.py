@@ -7,18 +7,19 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import dtype_of
+from jaxonnx.define.known import as_dims, shape_is_symbolic, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, shape_is_symbolic, xp
+from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._indices import int32
 from jaxonnx.ops._words import moves_words
-from jaxonnx.registry import register
-from jaxonnx.tensors import dtype_of
 
 __all__ = ["eye_like", "one_hot", "top_k", "trilu"]
 
 
-@register("TopK", 11, 24, static=["k"])
+@register("TopK", 11, 24, static=["k"], padding=_padding.top_k, searches=True)
 def top_k(
     x: ArrayLike, k: ArrayLike, /, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> tuple[Array, Array]:
@@ -51,13 +52,13 @@ def _rank_key(x: Array, largest: int) -> Array:
     return jnp.where(jnp.isnan(x), nan if largest else lax.neg(nan), key)
 
 
-@register("TopK", 10, static=["k"])
+@register("TopK", 10, static=["k"], padding=_padding.top_k, searches=True)
 def top_k_10(x: ArrayLike, k: ArrayLike, /, *, axis: int = -1) -> tuple[Array, Array]:
     """The ``k`` largest entries along ``axis``."""
     return top_k(x, k, axis=axis)
 
 
-@register("TopK", 1)
+@register("TopK", 1, padding=_padding.top_k, searches=True)
 def top_k_1(x: ArrayLike, /, *, k: int, axis: int = -1) -> tuple[Array, Array]:
     """The ``k`` largest entries along ``axis``."""
     return top_k(x, np.int64(k), axis=axis)

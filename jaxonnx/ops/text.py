@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import STRING
+from jaxonnx.define.known import concrete
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import concrete
 from jaxonnx.ops._regex import compile_re2
-from jaxonnx.registry import register
-from jaxonnx.tensors import STRING
 
 __all__ = [
     "regex_full_match",

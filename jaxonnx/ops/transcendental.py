@@ -5,8 +5,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.known import xp
-from jaxonnx.registry import register
+from jaxonnx.define.known import xp
+from jaxonnx.define.registry import register
 
 __all__ = [
     "acos",
@@ -28,25 +28,25 @@ __all__ = [
 ]
 
 
-@register("Sqrt", 1, 6, 13)
+@register("Sqrt", 1, 6, 13, elementwise=True)
 def sqrt(x: ArrayLike, /) -> Array:
     """The square root; NaN of negative numbers. Derivative at 0: infinity."""
     return xp(x).sqrt(x)
 
 
-@register("Exp", 1, 6, 13)
+@register("Exp", 1, 6, 13, elementwise=True)
 def exp(input: ArrayLike, /) -> Array:
     """``e ** input``."""
     return xp(input).exp(input)
 
 
-@register("Log", 1, 6, 13)
+@register("Log", 1, 6, 13, elementwise=True)
 def log(input: ArrayLike, /) -> Array:
     """The natural logarithm. Derivative at 0: infinity."""
     return xp(input).log(input)
 
 
-@register("Erf", 9, 13)
+@register("Erf", 9, 13, elementwise=True)
 def erf(input: ArrayLike, /) -> Array:
     """The error function; of integers, cut off to an integer."""
     x = jnp.asarray(input)
@@ -55,73 +55,73 @@ def erf(input: ArrayLike, /) -> Array:
     return lax.erf(x)
 
 
-@register("Sin", 7, 22)
+@register("Sin", 7, 22, elementwise=True)
 def sin(input: ArrayLike, /) -> Array:
     """The sine of radians."""
     return jnp.sin(input)
 
 
-@register("Cos", 7, 22)
+@register("Cos", 7, 22, elementwise=True)
 def cos(input: ArrayLike, /) -> Array:
     """The cosine of radians."""
     return jnp.cos(input)
 
 
-@register("Tan", 7, 22)
+@register("Tan", 7, 22, elementwise=True)
 def tan(input: ArrayLike, /) -> Array:
     """The tangent of radians."""
     return jnp.tan(input)
 
 
-@register("Asin", 7, 22)
+@register("Asin", 7, 22, elementwise=True)
 def asin(input: ArrayLike, /) -> Array:
     """The arc sine in radians. Derivative at -1 and 1: infinity."""
     return jnp.arcsin(input)
 
 
-@register("Acos", 7, 22)
+@register("Acos", 7, 22, elementwise=True)
 def acos(input: ArrayLike, /) -> Array:
     """The arc cosine in radians. Derivative at -1 and 1: minus infinity."""
     return jnp.arccos(input)
 
 
-@register("Atan", 7, 22)
+@register("Atan", 7, 22, elementwise=True)
 def atan(input: ArrayLike, /) -> Array:
     """The arc tangent in radians."""
     return jnp.arctan(input)
 
 
-@register("Sinh", 9, 22)
+@register("Sinh", 9, 22, elementwise=True)
 def sinh(input: ArrayLike, /) -> Array:
     """The hyperbolic sine."""
     return jnp.sinh(input)
 
 
-@register("Cosh", 9, 22)
+@register("Cosh", 9, 22, elementwise=True)
 def cosh(input: ArrayLike, /) -> Array:
     """The hyperbolic cosine."""
     return jnp.cosh(input)
 
 
-@register("Tanh", 1, 6, 13)
+@register("Tanh", 1, 6, 13, elementwise=True)
 def tanh(input: ArrayLike, /) -> Array:
     """The hyperbolic tangent."""
     return jnp.tanh(input)
 
 
-@register("Asinh", 9, 22)
+@register("Asinh", 9, 22, elementwise=True)
 def asinh(input: ArrayLike, /) -> Array:
     """The inverse hyperbolic sine."""
     return jnp.arcsinh(input)
 
 
-@register("Acosh", 9, 22)
+@register("Acosh", 9, 22, elementwise=True)
 def acosh(input: ArrayLike, /) -> Array:
     """The inverse hyperbolic cosine, of numbers from 1 on. Derivative at 1: infinity."""
     return jnp.arccosh(input)
 
 
-@register("Atanh", 9, 22)
+@register("Atanh", 9, 22, elementwise=True)
 def atanh(input: ArrayLike, /) -> Array:
     """The inverse hyperbolic tangent, from -1 to 1. Derivative at the ends: infinity."""
     return jnp.arctanh(input)

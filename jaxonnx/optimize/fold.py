@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from jaxonnx.plan import Graph, Node
-from jaxonnx.schema import is_random, reads_shapes_only
-from jaxonnx.trace import Tracing
+from jaxonnx.graph.facts import is_random, reads_shapes_only
+from jaxonnx.graph.plan import Graph, Node
+from jaxonnx.run.trace import Tracing
 
 
 def fold_constants(

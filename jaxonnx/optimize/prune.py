@@ -1,9 +1,9 @@
 """Drops what no output needs."""
 
 import dataclasses
-from collections.abc import Iterator
 
-from jaxonnx.plan import Graph, Node
+from jaxonnx.graph.plan import Graph
+from jaxonnx.graph.toolkit import reads
 
 
 def prune(graph: Graph) -> Graph:
@@ -19,12 +19,3 @@ def prune(graph: Graph) -> Graph:
         nodes=tuple(reversed(kept)),
         constants={n: a for n, a in graph.constants.items() if n in needed},
     )
-
-
-def reads(node: Node) -> Iterator[str]:
-    """Names that a node reads, those its subgraphs use included."""
-    yield from filter(None, node.inputs)
-    for graph in node.subgraphs:
-        yield from graph.outputs
-        for inner in graph.nodes:
-            yield from reads(inner)

@@ -4,7 +4,7 @@ import exclusions
 import pytest
 import suite
 
-from jaxonnx import registry
+from jaxonnx.define import registry
 from jaxonnx.errors import UnsupportedOpError
 
 pytestmark = pytest.mark.conformance

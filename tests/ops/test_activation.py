@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from helpers import FLOATS, assert_close, check_gradients, run_node
 
-from jaxonnx import ops, registry
+from jaxonnx import ops
+from jaxonnx.define import registry
+from jaxonnx.define.registry import signature
 from jaxonnx.ops import activation
-from jaxonnx.schema import signature
 
 
 def array(values: Any, dtype: Any = np.float32) -> np.ndarray:

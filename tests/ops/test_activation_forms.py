@@ -10,11 +10,12 @@ import pytest
 from helpers import FLOATS, assert_close, run_node
 from jax import core
 
-from jaxonnx import ops, registry
+from jaxonnx import ops
+from jaxonnx.define import registry
+from jaxonnx.define.known import as_dims, same_dim
+from jaxonnx.define.registry import signature
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import as_dims, same_dim
 from jaxonnx.ops import activation
-from jaxonnx.schema import signature
 
 F32 = np.float32
 

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 import jaxonnx
 from jaxonnx import ops
+from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.tensors import dtype_of
 
 attention: Any = ops.attention
 INF = np.inf

@@ -9,9 +9,10 @@ import pytest
 from helpers import FLOATS, assert_close, check_gradients, run_node
 
 import jaxonnx
-from jaxonnx import known, ops
+from jaxonnx import ops
+from jaxonnx.define import known
+from jaxonnx.define.registry import snake_case
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.registry import snake_case
 
 BIG = 2**53
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from helpers import FLOATS, assert_close, check_gradients, run_node
 
-from jaxonnx import known, ops
+from jaxonnx import ops
+from jaxonnx.define import known
 from jaxonnx.errors import InvalidModelError
 
 BIG = 2**53 + 1

@@ -7,9 +7,9 @@ import pytest
 from helpers import assert_close, f32, i64, run_node, strings, text_model
 
 import jaxonnx
+from jaxonnx.define.dtypes import STRING
 from jaxonnx.errors import InputError, InvalidModelError
 from jaxonnx.ops import ml
-from jaxonnx.tensors import STRING
 
 DOMAIN = "ai.onnx.ml"
 

@@ -10,9 +10,10 @@ import pytest
 from helpers import FLOATS, assert_close, check_gradients, run_node
 from jax import core
 
-from jaxonnx import known, ops
+from jaxonnx import ops
+from jaxonnx.define import known
+from jaxonnx.define.registry import snake_case
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.registry import snake_case
 
 BIG = 2**53 + 1
 INF, E = math.inf, math.e

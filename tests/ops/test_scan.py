@@ -7,8 +7,8 @@ from helpers import assert_close, check_gradients, f32, i64, text_model
 from onnx import TensorProto
 
 import jaxonnx
+from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.tensors import dtype_of
 
 VERSIONS = [9, 11, 16, 19, 21, 23, 24, 25]
 

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from helpers import FLOATS, assert_close, run_node
 
-from jaxonnx import ops, registry
+from jaxonnx import ops
+from jaxonnx.define import registry
+from jaxonnx.define.registry import signature
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.schema import signature
 
 EXAMPLES = json.loads((pathlib.Path(__file__).parents[1] / "data" / "spec_pages.json").read_text())
 COUNTS = {"Relu": 9, "LeakyRelu": 4, "PRelu": 8, "Elu": 5}

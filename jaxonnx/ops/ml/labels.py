@@ -7,10 +7,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import STRING
+from jaxonnx.define.known import concrete, xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import concrete, xp
-from jaxonnx.registry import register
-from jaxonnx.tensors import STRING
 
 __all__ = ["label_encoder"]
 

@@ -8,11 +8,11 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxonnx.define.dtypes import STRING
+from jaxonnx.define.known import xp
+from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import xp
 from jaxonnx.ops.casting import cast
-from jaxonnx.registry import register
-from jaxonnx.tensors import STRING
 
 __all__ = ["cast_map", "dict_vectorizer", "zip_map"]
 

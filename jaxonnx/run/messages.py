@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxonnx.define.known import as_dims, is_known, is_symbolic, shape_is_symbolic
 from jaxonnx.errors import JaxonnxError, StaticValueError
-from jaxonnx.known import as_dims, is_known, is_symbolic, shape_is_symbolic
-from jaxonnx.plan import Node
+from jaxonnx.graph.plan import Node
 
 _RUNNING = "while running"
 

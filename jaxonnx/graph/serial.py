@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxonnx.plan import Graph, Node, Options, Plan, Spec
+from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec
 
 _CLASSES: dict[str, Callable[..., Any]] = {
     c.__name__: c for c in (Graph, Node, Options, Plan, Spec)

@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 
 import jaxonnx
-from jaxonnx import demo as demonstration
-from jaxonnx import session, summary
+from jaxonnx import summary
+from jaxonnx.cli import demo as demonstration
+from jaxonnx.cli import session
+from jaxonnx.cli.session import Clock, Difference
 from jaxonnx.errors import InputError, JaxonnxError
 from jaxonnx.model import Model, load
-from jaxonnx.session import Clock, Difference
 
 app = typer.Typer(
     add_completion=False,
@@ -126,7 +127,7 @@ def info(model: File, debug: Debug = False) -> None:
         opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in loaded.opset.items())
         size = summary.size(model.stat().st_size)
         console.print(f"{model.name}: {size}, opset {opsets}", markup=False, highlight=False)
-        summary.show(loaded, console)
+        console.print(loaded.summary())
 
 
 @app.command()
@@ -198,7 +199,7 @@ def demo(debug: Debug = False) -> None:
 
 
 def _start() -> tuple[Console, Clock]:
-    from jaxonnx.session import Clock  # noqa: PLC0415 - likewise
+    from jaxonnx.cli.session import Clock  # noqa: PLC0415 - likewise
 
     return Console(), Clock(Console(stderr=True))
 

@@ -10,6 +10,14 @@ from typing import Any, TypeVar
 
 import onnx
 
+from jaxonnx.define.schema import (
+    GIVEN_BY_US,
+    Signature,
+    function_signature,
+    onnx_signature,
+    signature_of,
+)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -22,12 +30,17 @@ class Operator:
         domain: the ONNX domain; ``""`` is ``ai.onnx``.
         versions: every schema version that ``function`` implements.
         function: inputs positional in schema order, attributes keyword-only.
-        static: names of the function's inputs that must be known while tracing.
+        static: as given to :func:`register`, like all that follow.
         symbolic: whether known dimension expressions may be given to the function.
-        host: whether it needs concrete values: the shape of its result depends on them, or it
-            computes with strings or maps.
-        bounded: the function to use where a bound on the size of the result is declared: it takes
-            the bound as ``size`` and gives padded arrays.
+        host: whether it needs concrete values.
+        bounded: the function to use where a bound on the size of the result is declared.
+        elementwise: whether each element of the result depends on those at its place alone.
+        padding: the rule by which it follows arrays of which only a part is real.
+        reads_shapes: whether the result depends on how the inputs are built, not on their values.
+        searches: whether it finds something in data rather than computing a shape.
+        weights: names of the inputs that are meant to be trained, whatever their size.
+        statistics: names of the inputs that are gathered in training rather than trained.
+        schema: the schema of an operator that ``onnx.defs`` does not know.
     """
 
     op_type: str
@@ -38,6 +51,13 @@ class Operator:
     symbolic: bool = False
     host: bool = False
     bounded: Callable[..., Any] | None = None
+    elementwise: bool = False
+    padding: Callable[..., Any] | None = None
+    reads_shapes: bool = False
+    searches: bool = False
+    weights: frozenset[str] = frozenset()
+    statistics: frozenset[str] = frozenset()
+    schema: onnx.defs.OpSchema | None = None
 
     @functools.cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -57,16 +77,25 @@ class Operator:
             n: p for n, p in self.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY
         }
         empty = inspect.Parameter.empty
-        return {n: p.default is empty for n, p in keywords.items() if n != "outputs"}
+        return {n: p.default is empty for n, p in keywords.items() if n not in GIVEN_BY_US}
 
     @functools.cached_property
     def counts_outputs(self) -> bool:
         """Whether ``function`` takes ``outputs``, the number of outputs that are wanted."""
         return "outputs" in self.parameters
 
+    @functools.cached_property
+    def own_signature(self) -> Signature:
+        """What is expected of a node where ``onnx.defs`` does not say."""
+        return signature_of(self.schema) if self.schema else function_signature(self.function)
+
+    def input_name(self, position: int) -> str:
+        """The function's name of the input at ``position``; a variadic one repeats."""
+        return self.inputs[min(position, len(self.inputs) - 1)] if self.inputs else ""
+
     def is_static(self, position: int) -> bool:
         """Whether the input at ``position`` must be known while tracing."""
-        return bool(self.static) and self.inputs[min(position, len(self.inputs) - 1)] in self.static
+        return self.input_name(position) in self.static
 
 
 _OPERATORS: dict[tuple[str, str, int], Operator] = {}
@@ -80,6 +109,13 @@ def register(
     symbolic: bool = False,
     host: bool = False,
     bounded: Callable[..., Any] | None = None,
+    elementwise: bool = False,
+    padding: Callable[..., Any] | None = None,
+    reads_shapes: bool = False,
+    searches: bool = False,
+    weights: Iterable[str] = (),
+    statistics: Iterable[str] = (),
+    schema: onnx.defs.OpSchema | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the implementation of an ONNX operator.
 
@@ -87,7 +123,7 @@ def register(
     one, ``*args`` for variadic ones) and its attributes keyword-only under their ONNX names with
     the schema's defaults. It returns one array, or a tuple where the operator has several
     outputs; a list is one sequence value. A keyword ``outputs`` receives the number of outputs
-    that the node asks for.
+    that the node asks for. ``**attributes`` receives attributes of any name.
 
     Args:
         op_type: the ONNX name of the operator.
@@ -98,14 +134,29 @@ def register(
         host: whether the function needs concrete values, since the shape of its result depends on
             them or since it computes with strings or maps.
         bounded: a function of the same inputs and attributes and a keyword ``size``, the most
-            results that there may be, which gives :class:`~jaxonnx.padded.Padded` arrays.
+            results that there may be, which gives :class:`~jaxonnx.Padded` arrays.
+        elementwise: whether each element of the result depends on the elements at its place in
+            the broadcast inputs alone.
+        padding: how it follows inputs of which some are :class:`~jaxonnx.Padded`: a function of
+            the operator's function, the inputs and the attributes, which gives the outputs such
+            that the padding reaches no real element, or None where it cannot. Element-wise
+            operators need none, others without one are refused.
+        reads_shapes: whether the result depends on how the inputs are built, not on the values in
+            them.
+        searches: whether it finds something in data, as ArgMax does. Where an operand that must be
+            known comes from such a node, the model runs in phases.
+        weights: names of the inputs that are weights of the model also where they have a single
+            element.
+        statistics: names of the inputs that training gathers from data rather than differentiates.
+        schema: what is expected of its nodes, for an operator that ``onnx.defs`` does not know. By
+            default it is made from the function's signature.
 
     Returns:
         A decorator that gives the function back unchanged.
 
     Raises:
-        ValueError: if a version is registered already, none is given, or a static input is none
-            of the function's.
+        ValueError: if a version is registered already, none is given, or a name is none of the
+            function's inputs.
     """
     domain = normalize_domain(domain)
     if not versions:
@@ -113,13 +164,27 @@ def register(
 
     def decorate(function: Function) -> Function:
         operator = Operator(
-            op_type, domain, versions, function, frozenset(static), symbolic, host, bounded
+            op_type,
+            domain,
+            versions,
+            function,
+            static=frozenset(static),
+            symbolic=symbolic,
+            host=host,
+            bounded=bounded,
+            elementwise=elementwise,
+            padding=padding,
+            reads_shapes=reads_shapes,
+            searches=searches,
+            weights=frozenset(weights),
+            statistics=frozenset(statistics),
+            schema=schema,
         )
-        unknown = operator.static - set(operator.inputs)
-        if unknown:
-            raise ValueError(
-                f"{op_type}: static inputs {sorted(unknown)} are none of {operator.inputs}"
-            )
+        for what in ("static", "weights", "statistics"):
+            unknown = getattr(operator, what) - set(operator.inputs)
+            if unknown:
+                names = f"{what} inputs {sorted(unknown)} are none of {operator.inputs}"
+                raise ValueError(f"{op_type}: {names}")
         for version in versions:
             key = (domain, op_type, version)
             if key in _OPERATORS:
@@ -133,6 +198,15 @@ def register(
 def lookup(op_type: str, version: int, domain: str = "") -> Operator | None:
     """The operator that implements exactly this schema version, or None."""
     return _OPERATORS.get((normalize_domain(domain), op_type, version))
+
+
+def signature(op_type: str, version: int, domain: str = "") -> Signature | None:
+    """What is expected of a node of this operator; None where nobody says."""
+    stated = onnx_signature(op_type, version, normalize_domain(domain))
+    if stated is not None:
+        return stated
+    operator = lookup(op_type, version, domain)
+    return None if operator is None else operator.own_signature
 
 
 def registered() -> tuple[Operator, ...]:

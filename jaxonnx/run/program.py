@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core, lax
 
-from jaxonnx import schedule, serial
-from jaxonnx.compiled import Compiled, StaticValues, as_declared
+from jaxonnx.define.padded import cut
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
-from jaxonnx.messages import value_dependent
-from jaxonnx.outputs import Outputs
-from jaxonnx.padded import cut
-from jaxonnx.plan import Options, Plan
-from jaxonnx.runner import Runner
+from jaxonnx.graph import serial
+from jaxonnx.graph.plan import Options, Plan
+from jaxonnx.run import phases
+from jaxonnx.run.compiled import Compiled, StaticValues, as_declared
+from jaxonnx.run.messages import value_dependent
+from jaxonnx.run.outputs import Outputs
+from jaxonnx.run.runner import Runner
 
 Arrays = Mapping[str, Any]
 
@@ -129,9 +130,9 @@ class Program:
         values = StaticValues({n: np.asarray(v) for n, v in static.items()})
         return values, {n: v for n, v in inputs.items() if n not in static}
 
-    def schedule(self) -> str:
-        """What runs where and why, a line each."""
-        return schedule.as_text(self.runner.phases)
+    def schedule(self) -> phases.Schedule:
+        """What runs where and why."""
+        return phases.Schedule(self.runner.phases)
 
 
 def _as_arrays(value: Any) -> Any:

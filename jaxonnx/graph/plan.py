@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxonnx import registry
+from jaxonnx.define import registry
 
 
 @dataclasses.dataclass(frozen=True)

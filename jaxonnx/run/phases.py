@@ -9,10 +9,10 @@ constants alone is recomputed in every stretch that needs it, so that it stays k
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from jaxonnx import schema
-from jaxonnx.optimize.prune import reads
-from jaxonnx.plan import Graph, Node, bound_name
-from jaxonnx.strings import text_values
+from jaxonnx.graph import facts
+from jaxonnx.graph.plan import Graph, Node, bound_name
+from jaxonnx.graph.text import text_values
+from jaxonnx.graph.toolkit import reads
 
 _BY_VALUE = "the shape of its result depends on values"
 _MAPS = "it handles maps"
@@ -151,7 +151,7 @@ def _data_dependent(graph: Graph, known: Collection[str]) -> set[str]:
     for node in graph.nodes:
         inner = {n for g in node.subgraphs for n in _inner(g)}
         by_value = any(n not in free and n not in inner for n in reads(node))
-        if (by_value and not schema.reads_shapes_only(node)) or schema.is_random(node):
+        if (by_value and not facts.reads_shapes_only(node)) or facts.is_random(node):
             found.add(node.key)
         else:
             free.update(n for n in node.outputs if n)
@@ -172,7 +172,7 @@ def _reasons(
         elif operator is None or key not in data:
             continue
         elif operator.host:
-            found[key] = _MAPS if schema.holds_values(node) else _BY_VALUE
+            found[key] = _MAPS if facts.holds_values(node) else _BY_VALUE
         else:
             operands = [
                 n for k, n in enumerate(node.inputs) if n in values and operator.is_static(k)
@@ -182,13 +182,15 @@ def _reasons(
     return found
 
 
-def as_text(phases: Collection[Phase]) -> str:
-    """What runs where and why, a line each."""
-    lines = []
-    for k, phase in enumerate(phases):
-        if phase.compiled:
-            lines.append(f"{k}: compiled, {len(phase.graph.nodes)} nodes")
-        else:
-            lines.append(f"{k}: on concrete values")
-            lines += [f"   {label}: {why}" for label, why in phase.reasons.items()]
-    return "\n".join(lines)
+class Schedule(tuple[Phase, ...]):
+    """The phases of a model in the order in which they run; it prints itself, a line each."""
+
+    def __repr__(self) -> str:
+        lines = []
+        for k, phase in enumerate(self):
+            if phase.compiled:
+                lines.append(f"{k}: compiled, {len(phase.graph.nodes)} nodes")
+            else:
+                lines.append(f"{k}: on concrete values")
+                lines += [f"   {label}: {why}" for label, why in phase.reasons.items()]
+        return "\n".join(lines)

@@ -9,8 +9,9 @@ import onnx
 import onnx.helper
 import onnx.numpy_helper
 
+from jaxonnx.define.dtypes import STRING
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.tensors import STRING, decode, decode_sparse
+from jaxonnx.read.tensors import decode, decode_sparse
 
 _CONSTANT_FORMS = {
     "value": None,

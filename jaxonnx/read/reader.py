@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from jaxonnx import registry, schema
-from jaxonnx.attributes import constant, function_bindings, read_attribute, resolved
+from jaxonnx.define import registry
+from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
-from jaxonnx.order import in_order, made_names, refuse_duplicates, stored_names
-from jaxonnx.plan import Graph, Node, Spec
-from jaxonnx.schema import LEGACY_ATTRIBUTES
-from jaxonnx.tensors import decode, decode_sparse, dtype_of
+from jaxonnx.graph import facts
+from jaxonnx.graph.facts import LEGACY_ATTRIBUTES
+from jaxonnx.graph.plan import Graph, Node, Spec
+from jaxonnx.read.attributes import constant, function_bindings, read_attribute, resolved
+from jaxonnx.read.order import in_order, made_names, refuse_duplicates, stored_names
+from jaxonnx.read.tensors import decode, decode_sparse
 
 _OPSETS_ARE_STATED = 3
 """Before this IR version a model stated no opset, and had opset 1."""
@@ -60,14 +62,14 @@ def read_body(node: Node, types: Sequence[onnx.TypeProto]) -> Graph:
 
     Its inputs are all that the schema has, its outputs those of the node.
     """
-    function = schema.typed_body(node, types)
+    function = facts.typed_body(node, types)
     reader = _Reader(None, {})
     inputs = tuple(reader.fresh(n) for n in function.input)
     frame = _Frame(
         dict(zip(function.input, inputs, strict=True)),
         _opsets(function),
         bindings=function_bindings(
-            function, schema.attribute_defaults(node) | dict(node.attributes)
+            function, facts.attribute_defaults(node) | dict(node.attributes)
         ),
         path=(*node.path, node.name or node.op_type),
     )
@@ -223,15 +225,15 @@ class _Reader:
             attributes = self.attributes(proto, frame)
             return self.call(self.functions[key], proto, inputs, attributes, frame)
         node, fault = self.operator(proto, inputs, frame)
-        if fault is None and (body := schema.function_body(node)) is not None:
-            attributes = schema.attribute_defaults(node) | dict(node.attributes)
+        if fault is None and (body := facts.function_body(node)) is not None:
+            attributes = facts.attribute_defaults(node) | dict(node.attributes)
             return self.call(body, proto, inputs, attributes, frame)
         outputs = _without_trailing([self.name(n, frame) for n in proto.output])
         node = dataclasses.replace(node, outputs=outputs)
         if fault is not None:
             self.unsupported.setdefault(f"{node.title}: {fault}", []).append(node.place)
             return []
-        if schema.is_constant(node):
+        if facts.is_constant(node):
             frame.constants.update(dict.fromkeys(outputs, constant(node.attributes, node.label)))
             return []
         return [node]
@@ -261,11 +263,11 @@ class _Reader:
             self.attributes(proto, frame),
             frame.path,
         )
-        fault = schema.support_fault(node.op_type, domain, opset, version)
+        fault = facts.support_fault(node.op_type, domain, opset, version)
         if fault is None:
-            schema.check_node(node)
-            fault = schema.missing(node)
-        if fault is None and schema.has_typed_body(node):
+            facts.check_node(node)
+            fault = facts.missing(node)
+        if fault is None and facts.has_typed_body(node):
             node = dataclasses.replace(node, proto=resolved(proto, node.attributes))
         return node, fault
 

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxonnx.define.known import x64_enabled
 from jaxonnx.errors import InputError
-from jaxonnx.known import x64_enabled
-from jaxonnx.plan import Spec
+from jaxonnx.graph.plan import Spec
 
 _PYTHON = (bool, int, float, complex, list, tuple)
 

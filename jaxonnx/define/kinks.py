@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxonnx.checks import refuse_transpose
-from jaxonnx.known import x64_enabled, xp
+from jaxonnx.define.experimental import refuse_transpose
+from jaxonnx.define.known import x64_enabled, xp
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

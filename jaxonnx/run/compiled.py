@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-from jaxonnx import checks
+from jaxonnx.define import experimental as checks
+from jaxonnx.define.known import LITERAL_BYTES, is_symbolic, x64_enabled
+from jaxonnx.define.padded import map_arrays
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.known import LITERAL_BYTES, is_symbolic, x64_enabled
-from jaxonnx.padded import map_arrays
-from jaxonnx.plan import Graph, Spec
-from jaxonnx.precision import guard_double
-from jaxonnx.trace import Tracing
+from jaxonnx.graph.plan import Graph, Spec
+from jaxonnx.run.precision import guard_double
+from jaxonnx.run.trace import Tracing
 
 
 class StaticValues:

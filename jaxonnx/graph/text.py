@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from jaxonnx import schema
-from jaxonnx.plan import Graph, Node
+from jaxonnx.graph import facts
+from jaxonnx.graph.plan import Graph, Node
 
 
 def text_values(graph: Graph, text: Collection[str]) -> set[str]:
@@ -20,7 +20,7 @@ def text_values(graph: Graph, text: Collection[str]) -> set[str]:
             continue
         fed = [name in found for name in node.inputs]
         made = enumerate(node.outputs)
-        found.update(n for k, n in made if n and schema.gives_text(node, k, fed))
+        found.update(n for k, n in made if n and facts.gives_text(node, k, fed))
     return found
 
 

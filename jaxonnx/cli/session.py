@@ -16,9 +16,9 @@ import numpy as np
 from rich.console import Console
 
 from jaxonnx.errors import InputError, StaticValueError
-from jaxonnx.inputs import bind
+from jaxonnx.graph.plan import Spec
 from jaxonnx.model import Model
-from jaxonnx.plan import Spec
+from jaxonnx.run.inputs import bind
 from jaxonnx.summary import labelled
 
 Arrays = dict[str, Any]

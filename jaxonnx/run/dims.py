@@ -8,7 +8,7 @@ import jax
 import jax.export
 
 from jaxonnx.errors import InputError
-from jaxonnx.plan import Spec
+from jaxonnx.graph.plan import Spec
 
 _FUNCTIONS = ("min", "max", "mod", "floordiv")
 _EXPRESSION = re.compile(r"\s*\w+(\s*[-+*]\s*\w+)+\s*", re.ASCII)

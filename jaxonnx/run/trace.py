@@ -10,16 +10,17 @@ import jax
 import numpy as np
 from jax import core, export
 
-from jaxonnx import graph as graphs
-from jaxonnx import padded, schema
+from jaxonnx.define.dtypes import type_of
+from jaxonnx.define.known import LITERAL_BYTES, is_known, is_symbolic, lift, tidy
+from jaxonnx.define.padded import Padded, cut, pad
+from jaxonnx.define.registry import Operator
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
-from jaxonnx.known import LITERAL_BYTES, is_known, is_symbolic, lift, tidy
-from jaxonnx.messages import notes, value_dependent
-from jaxonnx.padded import Padded, cut, pad
-from jaxonnx.plan import Graph, Node, bound_name
-from jaxonnx.precision import is_double
-from jaxonnx.registry import Operator
-from jaxonnx.tensors import type_of
+from jaxonnx.graph import facts
+from jaxonnx.graph.plan import Graph, Node, bound_name
+from jaxonnx.read import reader as graphs
+from jaxonnx.run import padding
+from jaxonnx.run.messages import notes, value_dependent
+from jaxonnx.run.precision import is_double
 
 Values = dict[str, Any]
 
@@ -51,7 +52,7 @@ class _Call:
     def foldable(self) -> bool:
         """Whether all inputs are known, and in a form that the operator computes with."""
         plain = self.operator.symbolic or not any(map(is_symbolic, self.args))
-        return self.known and plain and not schema.is_random(self.node)
+        return self.known and plain and not facts.is_random(self.node)
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs for ``args`` in place of the values themselves."""
@@ -71,7 +72,7 @@ class _Call:
         node, operator = self.node, self.operator
         for position, arg in enumerate(self.args):
             if operator.is_static(position) and arg is not None and not is_known(arg):
-                formal = schema.signature(node.op_type, node.version, node.domain)
+                formal = facts.signature(node)
                 parameter = formal.input(position) if formal is not None else None
                 name = parameter.name if parameter else operator.inputs[position]
                 raise StaticValueError(
@@ -126,14 +127,14 @@ class Tracing:
 
     def evaluate(self, node: Node, args: Sequence[Any], values: Values) -> Sequence[Any]:
         """The outputs of one node; ``values`` are those that its subgraphs can see."""
-        dtypes = schema.check_types(node, [_dtype(a) for a in args])
+        dtypes = facts.check_types(node, [_dtype(a) for a in args])
         operator = node.operator
         if operator is None:
             return self._run_body(node, args)
         args = [*args] if self.concrete is None else cut([*args])
         attributes = self._attributes(node, operator, values)
         if any(isinstance(a, Padded) for a in args):
-            return padded.apply(operator, args, attributes, node.label)
+            return padding.apply(operator, args, attributes, node.label)
         call = _Call(node, operator, args, attributes, dtypes)
         call.require_known()
         name = bound_name(node, self.bounds)
@@ -148,7 +149,7 @@ class Tracing:
 
     def _attributes(self, node: Node, operator: Operator, values: Values) -> Values:
         """The keywords that a node gives to its operator's function."""
-        attributes = {**schema.float_defaults(operator, node), **node.attributes}
+        attributes = {**facts.float_defaults(node), **node.attributes}
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
         return {n: self._subgraph(a, values) for n, a in attributes.items()}
@@ -186,7 +187,7 @@ class Tracing:
 
     def _lift_all(self, call: _Call) -> Sequence[Any]:
         """Inputs for a traced call: all but the static ones become traced."""
-        if schema.holds_values(call.node):  # a sequence may hold known values
+        if facts.holds_values(call.node):  # a sequence may hold known values
             return call.args
         return [
             a if call.operator.is_static(k) else self.lift(a, _declared_dtype(call, k))
@@ -256,7 +257,7 @@ def _declared_dtype(call: _Call, position: int) -> np.dtype | None:
     """The dtype in which dimensions are traced; None for all else, which has one of its own."""
     if not is_symbolic(call.args[position]):
         return None
-    return schema.input_dtype(call.node, position, call.dtypes)
+    return facts.input_dtype(call.node, position, call.dtypes)
 
 
 def _fold(call: _Call) -> list[Any]:
@@ -265,7 +266,7 @@ def _fold(call: _Call) -> list[Any]:
     context = contextlib.nullcontext() if symbolic else core.eval_context()
     with context, np.errstate(all="ignore"):
         return [
-            _settle(r, schema.output_dtype(call.node, k, call.dtypes)) if _is_concrete(r) else r
+            _settle(r, facts.output_dtype(call.node, k, call.dtypes)) if _is_concrete(r) else r
             for k, r in enumerate(call.run(call.args))
         ]
 

@@ -9,13 +9,12 @@ import jax
 import numpy as np
 from jax import core
 
-from jaxonnx import schedule
-from jaxonnx.compiled import Compiled, StaticValues
+from jaxonnx.define.padded import cut
 from jaxonnx.errors import StaticValueError, UnpaddableError
-from jaxonnx.padded import cut
-from jaxonnx.plan import Graph, Options
-from jaxonnx.schedule import Phase
-from jaxonnx.trace import Tracing
+from jaxonnx.graph.plan import Graph, Options
+from jaxonnx.run.compiled import Compiled, StaticValues
+from jaxonnx.run.phases import Phase, split
+from jaxonnx.run.trace import Tracing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Runner:
 
     def _split(self, found: Mapping[str, str], text: frozenset[str]) -> _Split:
         bounds = self.options.bounds
-        phases = schedule.split(self.graph, self.known, text, found, bounds)
+        phases = split(self.graph, self.known, text, found, bounds)
         compiled = {k: Compiled(p.graph, bounds=bounds) for k, p in enumerate(phases) if p.compiled}
         return _Split(phases, compiled, found, text)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import jax.numpy as jnp
 import numpy as np
 
-from jaxonnx.optimize.prune import reads
-from jaxonnx.plan import Graph, Node, Spec
-from jaxonnx.schema import reads_shapes_only
+from jaxonnx.graph.facts import reads_shapes_only
+from jaxonnx.graph.plan import Graph, Node, Spec
+from jaxonnx.graph.toolkit import reads
 
 CONSTANT_PARAMETER_BYTES = 8 * 4
 """Float ``Constant`` nodes above this size are parameters: some exporters write all weights so."""
@@ -30,10 +30,6 @@ class Cone:
     inputs: frozenset[str]
 
 
-_SEARCHES = ("ArgMax", "ArgMin", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "TopK")
-"""What summarises data rather than computing a shape."""
-
-
 def static_cone(graph: Graph, specs: Iterable[Spec]) -> Cone:
     """Walk backward from every operand that must be known while tracing.
 
@@ -51,7 +47,8 @@ def static_cone(graph: Graph, specs: Iterable[Spec]) -> Cone:
         reached = seen.intersection(graph.inputs)
         weights = any(n in stored and is_float(stored[n]) and stored[n].size > 1 for n in seen)
         nodes = [producers[n] for n in seen if n in producers]
-        searches = any(n.op_type in _SEARCHES or (n.operator and n.operator.host) for n in nodes)
+        operators = [n.operator for n in nodes if n.operator is not None]
+        searches = any(o.searches or o.host for o in operators)
         if reached - set(stored) and (weights or searches or reached & arrays):
             continue
         pinned |= seen

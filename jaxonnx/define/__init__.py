@@ -1,0 +1,1 @@
+"""What operators are written with: their table, schemas, derivatives and known values."""
