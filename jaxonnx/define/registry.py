@@ -200,6 +200,18 @@ def lookup(op_type: str, version: int, domain: str = "") -> Operator | None:
     return _OPERATORS.get((normalize_domain(domain), op_type, version))
 
 
+def implementation(function: Callable[..., Any]) -> Operator:
+    """The operator that a function implements.
+
+    Raises:
+        ValueError: if it is registered for none.
+    """
+    for operator in _OPERATORS.values():
+        if operator.function is function:
+            return operator
+    raise ValueError(f"{function.__name__} is registered for no operator")
+
+
 def signature(op_type: str, version: int, domain: str = "") -> Signature | None:
     """What is expected of a node of this operator; None where nobody says."""
     stated = onnx_signature(op_type, version, normalize_domain(domain))

@@ -8,6 +8,12 @@ from jaxonnx.define.known import same_dim, shape_is_symbolic, xp
 from jaxonnx.errors import InvalidModelError
 
 
+def aligned(*operands: Any, axis: int | None = None, broadcast: int = 0) -> tuple[Any, Any]:
+    """The operands of a binary operator before version 7, in shapes that NumPy broadcasts."""
+    a, b = operands
+    return a, align(a, b, axis, broadcast)
+
+
 def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
     """``b`` in a shape that NumPy broadcasts to the shape of ``a``.
 
