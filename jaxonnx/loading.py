@@ -9,11 +9,11 @@ import numpy as np
 import onnx
 
 from jaxonnx.errors import InputError
+from jaxonnx.graph.cone import static_cone
 from jaxonnx.graph.plan import Graph, Plan, Spec
 from jaxonnx.graph.roles import (
     CONSTANT_PARAMETER_BYTES,
     FOLDED_PARAMETER_BYTES,
-    static_cone,
     take_parameters,
 )
 from jaxonnx.optimize import fold_constants, prune

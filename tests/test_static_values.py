@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_close
+from helpers import assert_close, text_model
 from onnx import TensorProto, helper
 
 import jaxonnx
@@ -277,3 +277,89 @@ def test_an_operand_found_in_data_does_not_make_the_data_static():
     one = np.ones(1, np.float32)
     assert_close(model(one, np.array([2, 3])), np.ones(3, np.float32))
     assert_close(model(one, np.array([1, 3, 2])), np.ones(3, np.float32))
+
+
+def _rates(condition="Equal(rate, limit)", rate="int64 rate", shapes=("2, 2", "4")):
+    """``x`` as a matrix or as it is, as a number decides, in the way of models of speech."""
+    graph = f"""
+        (float[4] x, {rate}) => (y) <int64 limit = {{16}}> {{
+            go = {condition}
+            y = If (go) <
+                then_branch = one () => (float[{shapes[0]}] a) {{
+                    pair = Constant <value_ints = [2, 2]> ()
+                    a = Reshape(x, pair)
+                }},
+                else_branch = other () => (float[{shapes[1]}] b) {{ b = Neg(x) }}
+            >
+        }}
+    """
+    return jaxonnx.load(text_model(graph))
+
+
+@pytest.mark.parametrize(
+    ("condition", "rate", "shapes", "number"),
+    [
+        ("Equal(rate, limit)", "int64 rate", ("2, 2", "4"), np.int64(16)),
+        ("Equal(rate, limit)", "int64 rate", ("N, M", "N"), np.int64(16)),
+        ("Equal(rate, limit)", "int64[1] rate", ("2, 2", "4"), np.array([16])),
+        ("Identity(rate)", "bool rate", ("2, 2", "4"), np.True_),
+    ],
+)
+def test_number_that_alone_decides_the_shapes_of_an_if(condition, rate, shapes, number):
+    model = _rates(condition, rate, shapes)
+    assert model.static_inputs == ("rate",)
+    x = np.arange(4, dtype=np.float32)
+    assert_close(model(x, number), x.reshape(2, 2))
+    assert_close(jax.jit(lambda x: model(x, number))(x), x.reshape(2, 2))
+    assert_close(model(x, np.zeros_like(number)), -x)
+    scanned = jax.lax.scan(lambda c, row: (c, model(row, number)), 0, x[None])[1]
+    assert_close(scanned, x.reshape(1, 2, 2))
+
+
+def test_traced_number_that_decides_the_shapes_of_an_if_names_the_remedy():
+    model = _rates()
+    x = np.ones(4, np.float32)
+    with pytest.raises(StaticValueError, match=r"input 'rate' must be .*constants=\{'rate': value"):
+        jax.jit(model)(x, np.int64(16))
+
+
+@pytest.mark.parametrize("shapes", [("2, 2", "2, 2"), ("N, M", "N, M")])
+def test_branches_of_equal_shape_leave_the_number_to_be_traced(shapes):
+    assert _rates(shapes=shapes).static_inputs == ()
+
+
+def test_open_shapes_that_turn_out_equal_can_be_decided_by_a_traced_number():
+    graph = """
+        (float[4] x, bool go) => (y) {
+            y = If (go) <
+                then_branch = one () => (float[?] a) { a = Abs(x) },
+                else_branch = other () => (float[?] b) { b = Neg(x) }
+            >
+        }
+    """
+    model = jaxonnx.load(text_model(graph))
+    assert model.static_inputs == ("go",)
+    x = np.ones(4, np.float32)
+    assert_close(jax.jit(model)(x, np.True_), x)
+    assert_close(jax.jit(model)(x, np.False_), -x)
+
+
+@pytest.mark.parametrize(
+    ("condition", "rate"),
+    [
+        ("Cast <to = 9> (rate)", "float rate"),
+        ("Cast <to = 9> (rate)", "int64[2] rate"),
+        ("Less(rate, limit)", "int64 rate, int64[1, 1] limit"),
+        ("Bernoulli <dtype = 9> (chance)", "int64 rate, float chance"),
+    ],
+)
+def test_conditions_that_no_single_number_decides(condition, rate):
+    assert _rates(condition, rate).static_inputs == ()
+
+
+def test_condition_computed_from_data_names_the_remedy():
+    model = _rates("Cast <to = 9> (rate)", "float rate")
+    x = np.ones(4, np.float32)
+    assert_close(model(x, np.float32(0)), -x)
+    with pytest.raises(StaticValueError, match=r"load\(\.\.\., constants=\{name: value\}\)"):
+        jax.jit(model)(x, np.float32(0))

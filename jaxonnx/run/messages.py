@@ -55,6 +55,17 @@ def describe(value: Any) -> str:
     return f"{text} = {value.tolist()}" if is_known(value) and value.size <= _FEW else text
 
 
+def must_be_known(names: Sequence[str]) -> str:
+    """The message for static inputs that are traced."""
+    listed = ", ".join(map(repr, names))
+    fixed = ", ".join(f"{n!r}: value" for n in names)
+    return (
+        f"input {listed} must be known while tracing, since shapes inside the model depend on its "
+        "value, but it is traced here; pass a NumPy array, or fix it with "
+        f"load(..., constants={{{fixed}}})"
+    )
+
+
 def value_dependent(nodes: Sequence[Node]) -> str:
     """The message for nodes that cannot be part of one compiled program."""
     lines = "\n".join(f"  {node.label}" for node in nodes)
@@ -62,5 +73,6 @@ def value_dependent(nodes: Sequence[Node]) -> str:
         "the model cannot be traced as a whole, because these nodes need concrete values (the "
         f"shape of their result depends on them, or they are strings or maps):\n{lines}\n"
         "Call model(x) outside of jit, vmap and export, which runs these nodes between compiled "
-        "stretches, or declare how many results they can have with load(..., bounds={name: n})"
+        "stretches, declare how many results they can have with load(..., bounds={name: n}), or fix "
+        "an input that decides an If with load(..., constants={name: value})"
     )

@@ -16,7 +16,7 @@ from jaxonnx.graph import serial
 from jaxonnx.graph.plan import Options, Plan
 from jaxonnx.run import phases
 from jaxonnx.run.compiled import Compiled, StaticValues, as_declared
-from jaxonnx.run.messages import value_dependent
+from jaxonnx.run.messages import must_be_known, value_dependent
 from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.runner import Runner
 
@@ -112,6 +112,9 @@ class Program:
         except StaticValueError as error:
             if not inside and error.node is not None:
                 return self._call_in_phases(params, inputs)
+            undecided = [n for n in self.plan.static if isinstance(inputs.get(n), core.Tracer)]
+            if undecided:
+                raise StaticValueError(must_be_known(undecided)) from error
             labels = {n for p in self.runner.phases for n in p.reasons}
             nodes = [n for n in self.plan.graph.nodes if n.label in labels]
             if isinstance(error, DataDependentShapeError) and nodes:
@@ -119,16 +122,13 @@ class Program:
             raise
 
     def _split(self, inputs: Arrays) -> tuple[StaticValues, dict[str, Any]]:
-        static = {n: v for n, v in inputs.items() if n in self.plan.static}
-        for name, value in static.items():
-            if isinstance(value, core.Tracer):
-                raise StaticValueError(
-                    f"input {name!r} must be known while tracing, since shapes inside the model "
-                    "depend on its value, but it is traced here; pass a NumPy array, or fix it "
-                    f"with load(..., constants={{{name!r}: value}})"
-                )
-        values = StaticValues({n: np.asarray(v) for n, v in static.items()})
-        return values, {n: v for n, v in inputs.items() if n not in static}
+        """The static inputs, as far as they are known here, and all others."""
+        known = {
+            n: np.asarray(inputs[n])
+            for n in self.plan.static
+            if n in inputs and not isinstance(inputs[n], core.Tracer)
+        }
+        return StaticValues(known), {n: v for n, v in inputs.items() if n not in known}
 
     def schedule(self) -> phases.Schedule:
         """What runs where and why."""
