@@ -97,3 +97,37 @@ def test_unknown_static_input_raises():
 )
 def test_snake_case(op_type, name):
     assert registry.snake_case(op_type) == name
+
+
+_BY_SCALE_AND_BIAS = {"scale", "b"}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "weights", "statistics"),
+    [
+        ("BatchNormalization", _BY_SCALE_AND_BIAS, {"mean", "var"}),
+        ("CausalConvWithState", {"weight", "bias"}, set()),
+        ("Conv", {"w", "b"}, set()),
+        ("ConvTranspose", {"w", "b"}, set()),
+        ("DeformConv", {"w", "b"}, set()),
+        ("GRU", {"w", "r", "b"}, set()),
+        ("Gemm", {"b", "c"}, set()),
+        ("GroupNormalization", {"scale", "bias"}, set()),
+        ("InstanceNormalization", _BY_SCALE_AND_BIAS, set()),
+        ("LSTM", {"w", "r", "b", "p"}, set()),
+        ("LayerNormalization", _BY_SCALE_AND_BIAS, set()),
+        ("MatMul", {"b"}, set()),
+        ("PRelu", {"slope"}, set()),
+        ("RMSNormalization", {"scale"}, set()),
+        ("RNN", {"w", "r", "b"}, set()),
+    ],
+)
+def test_every_version_names_its_weights_and_statistics(
+    op_type: str, weights: set[str], statistics: set[str]
+):
+    versions = registry.versions_of(op_type)
+    found = [registry.lookup(op_type, version) for version in versions]
+    assert versions
+    for operator in filter(None, found):
+        assert operator.weights == weights
+        assert {n.removeprefix("input_") for n in operator.statistics} == statistics

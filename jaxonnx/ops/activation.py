@@ -59,7 +59,7 @@ def leaky_relu(x: ArrayLike, /, *, alpha: float = 0.01) -> Array:
     return jnp.where(x > 0, x, alpha * x)
 
 
-@register("PRelu", 7, 9, 16, elementwise=True)
+@register("PRelu", 7, 9, 16, elementwise=True, weights=["slope"])
 def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
     """``x`` where positive, else ``slope * x``; ``slope`` broadcasts to the shape of ``x``.
 
@@ -75,7 +75,7 @@ def prelu(x: ArrayLike, slope: ArrayLike, /) -> Array:
     return _scale_negative(x, slope)
 
 
-@register("PRelu", 1, 6, elementwise=True)
+@register("PRelu", 1, 6, elementwise=True, weights=["slope"])
 def prelu_1(x: ArrayLike, slope: ArrayLike, /) -> Array:
     """PRelu where a ``slope`` of shape ``[C]`` goes by channel (axis 1) and one value is shared.
 

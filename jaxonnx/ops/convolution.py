@@ -19,7 +19,7 @@ from jaxonnx.ops._windows import Windows, place, split
 __all__ = ["causal_conv_with_state", "col2im", "conv", "conv_transpose", "deform_conv"]
 
 
-@register("Conv", 1, 11, 22)
+@register("Conv", 1, 11, 22, weights=["w", "b"])
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -53,7 +53,7 @@ def conv(
     return _convolve(x, w, b, found, group)
 
 
-@register("ConvTranspose", 1, 11, 22)
+@register("ConvTranspose", 1, 11, 22, weights=["w", "b"])
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,
@@ -158,7 +158,7 @@ def _check_weight(x: Array, w: Array, kernel_shape: Sequence[int] | None, *, cha
         raise InvalidModelError(f"X has {x.shape[1]} channels, expected {channels} for W {w.shape}")
 
 
-@register("CausalConvWithState", 27)
+@register("CausalConvWithState", 27, weights=["weight", "bias"])
 def causal_conv_with_state(
     input: ArrayLike,
     weight: ArrayLike,
@@ -243,7 +243,7 @@ def _spread(
     return axes
 
 
-@register("DeformConv", 19, 22)
+@register("DeformConv", 19, 22, weights=["w", "b"])
 def deform_conv(
     x: ArrayLike,
     w: ArrayLike,

@@ -17,13 +17,13 @@ _MATRIX = 2
 """The rank of a matrix."""
 
 
-@register("MatMul", 1, 9, 13, padding=_padding.matmul)
+@register("MatMul", 1, 9, 13, padding=_padding.matmul, weights=["b"])
 def matmul(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Matrix product as of ``numpy.matmul``. Integers are exact, modulo the size of their type."""
     return jnp.matmul(a, b)
 
 
-@register("Gemm", 7, 9, 11, 13, padding=_padding.gemm)
+@register("Gemm", 7, 9, 11, 13, padding=_padding.gemm, weights=["b", "c"])
 def gemm(
     a: ArrayLike,
     b: ArrayLike,
@@ -56,7 +56,7 @@ def gemm(
     return product + _scaled(c, beta)
 
 
-@register("Gemm", 1, 6, padding=_padding.gemm)
+@register("Gemm", 1, 6, padding=_padding.gemm, weights=["b", "c"])
 def gemm_1(
     a: ArrayLike,
     b: ArrayLike,

@@ -54,7 +54,9 @@ def _per_channel(name: str, value: ArrayLike, x: Array, count: Any = None) -> Ar
     return value.reshape(-1, *[1] * (x.ndim - 2))
 
 
-@register("BatchNormalization", 14, 15)
+@register(
+    "BatchNormalization", 14, 15, weights=["scale", "b"], statistics=["input_mean", "input_var"]
+)
 def batch_normalization(
     x: ArrayLike,
     scale: ArrayLike,
@@ -85,7 +87,7 @@ def batch_normalization(
     return results[:outputs] if outputs > 1 else results[0]
 
 
-@register("BatchNormalization", 9)
+@register("BatchNormalization", 9, weights=["scale", "b"], statistics=["mean", "var"])
 def batch_normalization_9(
     x: ArrayLike,
     scale: ArrayLike,
@@ -106,7 +108,7 @@ def batch_normalization_9(
     return results[:outputs] if outputs > 1 else results[0]
 
 
-@register("BatchNormalization", 7)
+@register("BatchNormalization", 7, weights=["scale", "b"], statistics=["mean", "var"])
 def batch_normalization_7(
     x: ArrayLike,
     scale: ArrayLike,
@@ -127,7 +129,7 @@ def batch_normalization_7(
     return results[:outputs] if outputs > 1 else results[0]
 
 
-@register("BatchNormalization", 1, 6)
+@register("BatchNormalization", 1, 6, weights=["scale", "b"], statistics=["mean", "var"])
 def batch_normalization_1(
     x: ArrayLike,
     scale: ArrayLike,
@@ -192,7 +194,7 @@ def _batch_norm(
     return y.astype(x.dtype), *(v.astype(given[2].dtype) for v in (*running, *current))
 
 
-@register("InstanceNormalization", 1, 6, 22)
+@register("InstanceNormalization", 1, 6, 22, weights=["scale", "b"])
 def instance_normalization(
     input: ArrayLike, scale: ArrayLike, b: ArrayLike, /, *, epsilon: float = EPSILON
 ) -> Array:
@@ -216,7 +218,7 @@ def _grouped(x: Array, num_groups: int) -> Array:
     return x.reshape(batch, num_groups, channels // num_groups, *sizes)
 
 
-@register("GroupNormalization", 21)
+@register("GroupNormalization", 21, weights=["scale", "bias"])
 def group_normalization(
     x: ArrayLike,
     scale: ArrayLike,
@@ -242,7 +244,7 @@ def group_normalization(
     return y * _per_channel("scale", scale, x) + _per_channel("bias", bias, x)
 
 
-@register("GroupNormalization", 18)
+@register("GroupNormalization", 18, weights=["scale", "bias"])
 def group_normalization_18(
     x: ArrayLike,
     scale: ArrayLike,
@@ -282,7 +284,7 @@ def _last_axes(x: Array, axis: int) -> range:
     return range(from_front(axis, x.ndim), x.ndim)
 
 
-@register("LayerNormalization", 17)
+@register("LayerNormalization", 17, weights=["scale", "b"])
 def layer_normalization(
     x: ArrayLike,
     scale: ArrayLike,
@@ -314,7 +316,7 @@ def layer_normalization(
     return (y, mean.astype(stash), inverse.astype(stash))[:outputs] if outputs > 1 else y
 
 
-@register("RMSNormalization", 23)
+@register("RMSNormalization", 23, weights=["scale"])
 def rms_normalization(
     x: ArrayLike,
     scale: ArrayLike,

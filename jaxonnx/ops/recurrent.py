@@ -30,7 +30,7 @@ Strings = tuple[str, ...]
 Floats = tuple[float, ...]
 
 
-@register("RNN", 1, 7, 14, 22)
+@register("RNN", 1, 7, 14, 22, weights=["w", "r", "b"])
 def rnn(
     x: ArrayLike,
     w: ArrayLike,
@@ -78,7 +78,7 @@ def _rnn_cell(functions: Functions, r: Array, b: Array, _: None) -> Step:
     return lambda x, h: (f(x + h @ r + b),)
 
 
-@register("GRU", 1, 3, 7, 14, 22)
+@register("GRU", 1, 3, 7, 14, 22, weights=["w", "r", "b"])
 def gru(
     x: ArrayLike,
     w: ArrayLike,
@@ -135,7 +135,7 @@ def _gru_cell(
     return step
 
 
-@register("LSTM", 1, 7, 14, 22)
+@register("LSTM", 1, 7, 14, 22, weights=["w", "r", "b", "p"])
 def lstm(
     x: ArrayLike,
     w: ArrayLike,
