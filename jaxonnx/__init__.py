@@ -1,10 +1,44 @@
 """ONNX models as jitted, differentiable JAX callables."""
 
-from jaxonnx import errors as errors
-from jaxonnx import ops as ops
-from jaxonnx.define.padded import Padded as Padded
-from jaxonnx.define.registry import register as register
-from jaxonnx.model import Model as Model
-from jaxonnx.model import load as load
+from jaxonnx import errors, ops
+from jaxonnx.define.padded import Padded
+from jaxonnx.define.registry import register
+from jaxonnx.errors import (
+    DataDependentShapeError,
+    InputError,
+    InvalidModelError,
+    JaxonnxError,
+    PrecisionError,
+    StaticValueError,
+    UnpaddableError,
+    UnsupportedOpError,
+)
+from jaxonnx.graph.plan import Spec
+from jaxonnx.model import Model, load
+from jaxonnx.run.outputs import Outputs
+
+__all__ = [
+    "DataDependentShapeError",
+    "InputError",
+    "InvalidModelError",
+    "JaxonnxError",
+    "Model",
+    "Outputs",
+    "Padded",
+    "PrecisionError",
+    "Spec",
+    "StaticValueError",
+    "UnpaddableError",
+    "UnsupportedOpError",
+    "errors",
+    "load",
+    "ops",
+    "register",
+]
 
 __version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    """The public names, without those of the modules that they come from."""
+    return [*__all__, "__version__"]

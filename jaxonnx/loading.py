@@ -29,8 +29,8 @@ def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[st
         source: what :func:`jaxonnx.load` accepts.
         constants: values that replace graph inputs.
     """
-    proto, folder = read(source)
-    graph = read_graph(proto, folder)
+    proto, folders = read(source)
+    graph = read_graph(proto, folders)
     inputs = tuple(spec_of(i) for i in proto.graph.input)
     graph, inputs = _fix(graph, inputs, constants)
     graph = prune(graph)

@@ -37,7 +37,8 @@ def load(
 
     Args:
         source: a path, bytes, ``onnx.ModelProto`` or ``onnx_ir.Model``. External data is found
-            beside a path, and only in its folder or below.
+            beside a path, and only in its folder or below; if the path is a link, also beside the
+            file that it leads to.
         constants: values for graph inputs, which then are no inputs any more.
         constraints: what may be assumed of symbolic dimensions when the model is traced with
             them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
@@ -62,7 +63,8 @@ def load(
         raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
     plan, params = build_plan(source, constants or {})
     limits = checked_bounds(plan.graph, bounds or {})
-    options = Options(tuple(constraints), limits, buckets == "pow2")
+    assumed = dims.check_constraints(plan.inputs, constraints)
+    options = Options(assumed, limits, buckets == "pow2")
     with core.eval_context(), jax.enable_x64(True):
         arrays = {n: jnp.asarray(a) for n, a in params.items()}
     return Model(arrays, Program(plan, options))

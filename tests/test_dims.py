@@ -104,3 +104,42 @@ def test_export_of_arrays_whose_size_is_symbolic(text):
     with jax.enable_x64(True):
         exported = jax.export.export(jax.jit(model.apply))(model.params, model.abstract_inputs())
         assert_close(exported.call({}, {"x": x}), model(x))
+
+
+def _declared():
+    model = text_model("(float[B, S] x, float[M] z) => (y) { y = Abs(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch size"
+    model.graph.input[1].type.tensor_type.shape.dim[0].ClearField("value")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        ("S<=512", r"constraints is a string, expected a list such as \['S<=512'\]"),
+        ([512], "constraints: 512 is no string such as 'S<=512'"),
+        (["T<=512"], "'T<=512' speaks of 'T'; the dimensions .* are 'batch size', 'S', 'z_0'"),
+        (["S<=T + U"], "speaks of 'T', 'U'"),
+        (["batch sise<=512"], "speaks of 'batch', 'sise'"),
+        (["S<=512 extra"], "speaks of 'extra'"),
+        (["S<=512 5"], "'S<=512 5' is not of a form such as .* the dimensions of the inputs are"),
+        (["S<="], "'S<=' is not of a form such as"),
+        (["S<5"], "'S<5' is not of a form such as"),
+        (["S=5"], "'S=5' is not of a form such as"),
+        (["S>=2", ""], "'' is not of a form such as"),
+    ],
+)
+def test_constraints_are_checked_at_load(constraints, message):
+    with pytest.raises(InputError, match=message):
+        jaxonnx.load(_declared(), constraints=constraints)
+
+
+def test_constraints_of_named_and_unnamed_dimensions():
+    constraints = ["batch size>=2", "batch_size<=8", "mod(S, 8)==0", "z_0<=max(S, 3)"]
+    model = jaxonnx.load(_declared(), constraints=constraints)
+    assert str(model.abstract_inputs()["x"].shape) == "(batch_size, S)"
+
+
+def test_constraints_of_a_model_without_open_dimensions():
+    with pytest.raises(InputError, match="the dimensions of the inputs are none"):
+        jaxonnx.load(text_model("(float[2] x) => (y) { y = Abs(x) }"), constraints=["S>=2"])

@@ -83,7 +83,7 @@ def test_constant_node(tmp_path):
 
 def test_data_is_memory_mapped(tmp_path):
     (tmp_path / "w.bin").write_bytes(W.tobytes())
-    array = decode(external(location="w.bin"), tmp_path)
+    array = decode(external(location="w.bin"), [tmp_path])
     base = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -179,3 +179,74 @@ def test_model_without_a_folder(tmp_path):
     message = "tensor 'w' lies in the external file 'w.bin', but the model was not read from a file"
     refused(data, message)
     refused(onnx.ModelProto.FromString(data), message)
+
+
+def cached(folder):
+    """A model in the way of caches: links in a folder per version to files named by digest."""
+    blobs, snapshot = folder / "blobs", folder / "snapshots" / "rev" / "onnx"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    (blobs / "data").write_bytes(W.tobytes())
+    (snapshot / "model.onnx_data").symlink_to("../../../blobs/data")
+    save(blobs, external(location="model.onnx_data")).rename(blobs / "graph")
+    (snapshot / "model.onnx").symlink_to("../../../blobs/graph")
+    return snapshot / "model.onnx"
+
+
+def test_cache_of_links(tmp_path):
+    assert_close(jaxonnx.load(cached(tmp_path))(), W)
+
+
+def test_cache_of_links_by_way_of_another_link(tmp_path):
+    path = cached(tmp_path)
+    (tmp_path / "mine.onnx").symlink_to(path)
+    assert_close(jaxonnx.load(tmp_path / "mine.onnx")(), W)
+
+
+def test_link_to_a_model_finds_the_data_beside_that_one(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "w.bin").write_bytes(W.tobytes())
+    (tmp_path / "m.onnx").symlink_to(save(tmp_path / "real", external(location="w.bin")))
+    assert_close(jaxonnx.load(tmp_path / "m.onnx")(), W)
+    (tmp_path / "w.bin").write_bytes((W + 1).tobytes())  # what lies beside the link goes first
+    assert_close(jaxonnx.load(tmp_path / "m.onnx")(), W + 1)
+
+
+def test_path_up_and_down_within_the_folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "w.bin").write_bytes(W.tobytes())
+    path = save(tmp_path, external(location="sub/../w.bin"))
+    assert_close(jaxonnx.load(path)(), W)
+    assert_close(jaxonnx.load(tmp_path / "sub" / ".." / path.name)(), W)
+
+
+def test_link_to_a_model_by_way_of_a_folder_above(tmp_path):
+    path = cached(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "m.onnx").symlink_to(path)
+    assert_close(jaxonnx.load(tmp_path / "sub" / ".." / "sub" / "m.onnx")(), W)
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "/etc/hostname"])
+def test_link_to_a_model_opens_no_other_path(tmp_path, location):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "secret.bin").write_bytes(W.tobytes())
+    (tmp_path / "m.onnx").symlink_to(save(tmp_path / "real", external(location=location)))
+    refused(tmp_path / "m.onnx", "is not a path below the model's folder")
+
+
+def test_cache_of_links_does_not_leave_its_folders(tmp_path):
+    path = cached(tmp_path)
+    (tmp_path / "secret.bin").write_bytes(W.tobytes())
+    link = path.parent / "model.onnx_data"
+    link.unlink()
+    link.symlink_to(tmp_path / "secret.bin")
+    refused(path, "is a link that leaves the model's folder")
+
+
+def test_link_to_data_leaves_the_folder_where_the_model_is_no_link(tmp_path):
+    path = cached(tmp_path)
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+    refused(path, "is a link that leaves the model's folder")

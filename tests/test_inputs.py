@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close, f32, i64
+from helpers import assert_close, f32, i64, text_model
 from onnx import TensorProto, helper
 
 import jaxonnx
@@ -149,7 +149,12 @@ def test_narrower_integers_are_widened(wrap):
     ("declared", "given"),
     [
         (TensorProto.INT32, np.int64),
-        (TensorProto.INT64, np.uint8),
+        (TensorProto.INT64, np.uint64),
+        (TensorProto.INT8, np.uint8),
+        (TensorProto.INT16, np.uint16),
+        (TensorProto.UINT8, np.int8),
+        (TensorProto.UINT32, np.int16),
+        (TensorProto.INT64, np.bool_),
         (TensorProto.UINT64, np.int8),
         (TensorProto.DOUBLE, np.float32),
         (TensorProto.FLOAT, np.float16),
@@ -161,6 +166,30 @@ def test_narrower_integers_are_widened(wrap):
 def test_kind_and_precision_never_change(declared, given):
     with pytest.raises(InputError, match=np.dtype(given).name):
         jaxonnx.load(identity(declared, ["N"]))(np.ones(2, given))
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [
+        (TensorProto.INT64, np.uint8),
+        (TensorProto.INT64, np.uint16),
+        (TensorProto.INT64, np.uint32),
+        (TensorProto.INT32, np.uint16),
+        (TensorProto.INT16, np.uint8),
+        (TensorProto.UINT64, np.uint32),
+        (TensorProto.UINT16, np.uint8),
+        (TensorProto.INT8, ml_dtypes.int4),
+        (TensorProto.INT8, ml_dtypes.uint4),
+        (TensorProto.UINT8, ml_dtypes.uint4),
+    ],
+)
+@pytest.mark.parametrize("wrap", [np.asarray, jnp.asarray])
+def test_integers_are_widened_where_all_values_fit(declared, given, wrap):
+    model = jaxonnx.load(identity(declared, ["N"]))
+    highest = int(jnp.iinfo(given).max)
+    result = np.asarray(model(wrap(np.array([0, highest]).astype(given))))
+    assert result.tolist() == [0, highest]
+    assert result.dtype == model.inputs[0].dtype
 
 
 def test_widening_a_traced_integer():
@@ -199,3 +228,57 @@ def test_constants():
         jaxonnx.load(proto, constants={"z": 1})
     with pytest.raises(InputError, match=r"'x': float64\[1\], expected int64\[N\]"):
         jaxonnx.load(proto, constants={"x": np.ones(1)})
+
+
+def _bert():
+    """Two inputs of the same batch and sequence, as language models declare them."""
+    text = """
+        (int64[batch, sequence] ids, int64[batch, sequence] mask, float[?, 2] x) => (y) {
+            y = Add(ids, mask)
+        }
+    """
+    return jaxonnx.load(text_model(text))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 12), r"'batch' is 2 in input 'ids' \(axis 0\) and 1 in input 'mask' \(axis 0\)"),
+        ((2, 3), r"'sequence' is 12 in input 'ids' \(axis 1\) and 3 in input 'mask' \(axis 1\)"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_dimensions_of_one_name_must_agree(shape, message, traced):
+    model = _bert()
+    call = jax.jit(model) if traced else model
+    ids, x = np.ones((2, 12), np.int32), np.ones((5, 2), np.float32)
+    assert call(ids, ids, x).shape == (2, 12)
+    with pytest.raises(InputError, match=f"the dimension {message}.*names of their own"):
+        call(ids, np.ones(shape, np.int32), x)
+
+
+def test_dimensions_of_one_name_in_one_input_must_agree():
+    model = jaxonnx.load(identity(shape=["N", "N"]))
+    assert model(np.ones((2, 2), np.float32)).shape == (2, 2)
+    with pytest.raises(InputError, match=r"'N' is 2 .* \(axis 0\) and 3 in input 'x' \(axis 1\)"):
+        model(np.ones((2, 3), np.float32))
+
+
+def test_dimensions_without_a_name_need_not_agree():
+    model = jaxonnx.load(identity(shape=["?", "?", None, ""]))
+    assert model(np.ones((1, 2, 3, 4), np.float32)).shape == (1, 2, 3, 4)
+
+
+def test_dimensions_of_one_name_may_be_symbolic():
+    model = _bert()
+    ids = jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, S"), np.int32)
+    x = jax.ShapeDtypeStruct((5, 2), np.float32)
+    assert jax.eval_shape(model, ids, ids, x).shape == ids.shape
+
+
+def test_dimensions_of_an_input_that_is_left_out_are_not_compared():
+    text = "(float[N] x, float[N] c) => (y) <float[2] c = {1, 2}> { y = Abs(x) }"
+    model = jaxonnx.load(text_model(text))
+    assert_close(model(f32([1, 2, 3])), f32([1, 2, 3]))
+    with pytest.raises(InputError, match="'N' is 3 in input 'x'"):
+        model(f32([1, 2, 3]), c=f32([1, 2]))

@@ -226,3 +226,12 @@ def test_summary_prints_itself(model):
     text = repr(model.summary())
     assert "MatMul" in text
     assert "logits" in text
+
+
+def test_public_names():
+    names = {n for n in dir(jaxonnx) if not n.startswith("_")}
+    failures = {n for n in dir(jaxonnx.errors) if n.endswith("Error")}
+    own = {"load", "Model", "Outputs", "Padded", "Spec", "errors", "ops", "register"}
+    assert names == own | failures
+    assert all(getattr(jaxonnx, n) is getattr(jaxonnx.errors, n) for n in failures)
+    assert jaxonnx.__version__ in jaxonnx.__dict__.values()

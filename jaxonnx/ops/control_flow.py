@@ -42,8 +42,8 @@ def if_(cond: Any, /, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
     if not _same_structure(*shapes):
         raise DataDependentShapeError(
             "the branches of If give different shapes or types, and its condition is only known "
-            f"when the program runs: then {_describe(shapes[0])}, else {_describe(shapes[1])}; if a "
-            "graph input decides it, fix that one with load(..., constants={name: value})"
+            f"when the program runs: then {_describe(shapes[0])}, else {_describe(shapes[1])}; if "
+            "a graph input decides it, fix that one with load(..., constants={name: value})"
         )
     return tuple(lax.cond(jnp.reshape(cond, ()), then, other))
 

@@ -1,7 +1,7 @@
 """Attributes of nodes as Python values and arrays."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,14 @@ _CONSTANT_FORMS = {
 
 
 def read_attribute(
-    attribute: onnx.AttributeProto, where: str, folder: pathlib.Path | None = None
+    attribute: onnx.AttributeProto, where: str, folders: Sequence[pathlib.Path] = ()
 ) -> Any:
     """The value of an attribute that is no graph: strings decoded, lists as tuples.
 
     Args:
         attribute: the attribute.
         where: the node or function that has it, for messages.
-        folder: where external data of its tensor may lie.
+        folders: where external data of its tensor may lie.
 
     Raises:
         InvalidModelError: if it has no type, or holds what cannot be read.
@@ -42,9 +42,9 @@ def read_attribute(
     if attribute.type == kind.UNDEFINED:
         raise InvalidModelError(f"{title} has no type")
     if attribute.type == kind.TENSOR:
-        return decode(attribute.t, folder, title)
+        return decode(attribute.t, folders, title)
     if attribute.type == kind.SPARSE_TENSOR:
-        return decode_sparse(attribute.sparse_tensor, folder, title)
+        return decode_sparse(attribute.sparse_tensor, folders, title)
     if attribute.type == kind.TYPE_PROTO:
         return attribute.tp.SerializeToString()
     value = onnx.helper.get_attribute_value(attribute)

@@ -28,12 +28,12 @@ _LISTED = 5
 FunctionKey = tuple[str, str, str]
 
 
-def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
+def read_graph(model: onnx.ModelProto, folders: Sequence[pathlib.Path]) -> Graph:
     """The main graph of a model, with its functions inlined.
 
     Args:
         model: the model.
-        folder: where its external data may lie.
+        folders: where its external data may lie.
 
     Raises:
         InvalidModelError: if the model breaks the specification.
@@ -48,7 +48,7 @@ def read_graph(model: onnx.ModelProto, folder: pathlib.Path | None) -> Graph:
     if len(functions) < len(model.functions):
         keys = collections.Counter(_key(f, f.name) for f in model.functions)
         raise InvalidModelError(f"function {keys.most_common(1)[0][0]} is defined more than once")
-    reader = _Reader(folder, functions)
+    reader = _Reader(folders, functions)
     made = made_names(model.graph.node)
     reader.taken.update(made)  # values of the main graph keep their names
     frame = _Frame({}, opsets_of(model), targets={n: n for n in made})
@@ -63,7 +63,7 @@ def read_body(node: Node, types: Sequence[onnx.TypeProto]) -> Graph:
     Its inputs are all that the schema has, its outputs those of the node.
     """
     function = facts.typed_body(node, types)
-    reader = _Reader(None, {})
+    reader = _Reader((), {})
     inputs = tuple(reader.fresh(n) for n in function.input)
     frame = _Frame(
         dict(zip(function.input, inputs, strict=True)),
@@ -171,7 +171,7 @@ class _Frame:
 class _Reader:
     """The state of one reading: unique names, functions and what is not supported."""
 
-    folder: pathlib.Path | None
+    folders: Sequence[pathlib.Path]
     functions: Mapping[FunctionKey, onnx.FunctionProto]
     taken: set[str] = dataclasses.field(default_factory=set)
     unsupported: dict[str, list[str]] = dataclasses.field(default_factory=dict)
@@ -205,9 +205,9 @@ class _Reader:
     def initializers(self, graph: onnx.GraphProto) -> Iterable[tuple[str, np.ndarray]]:
         """Dense and sparse initializers by name."""
         for tensor in graph.initializer:
-            yield tensor.name, decode(tensor, self.folder)
+            yield tensor.name, decode(tensor, self.folders)
         for sparse in graph.sparse_initializer:
-            yield sparse.values.name, decode_sparse(sparse, self.folder)
+            yield sparse.values.name, decode_sparse(sparse, self.folders)
 
     def nodes(self, protos: Sequence[onnx.NodeProto], frame: _Frame) -> list[Node]:
         """The nodes of a graph or function body in an order that can be run."""
@@ -325,7 +325,7 @@ class _Reader:
                 inner = frame.enter(f"{proto.name or proto.op_type}.{name}")
                 values[name] = self.graph(attribute.g, inner)
             else:
-                values[name] = read_attribute(attribute, where, self.folder)
+                values[name] = read_attribute(attribute, where, self.folders)
         return {n: v for n, v in values.items() if v is not None}
 
     def refuse_unsupported(self) -> None:

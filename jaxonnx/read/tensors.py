@@ -3,6 +3,7 @@
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -17,23 +18,26 @@ _PACKED |= {"float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """Bits of the element types of which several share a byte in a file."""
 
 
-def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str = "") -> np.ndarray:
+def decode(
+    tensor: onnx.TensorProto, folders: Sequence[pathlib.Path] = (), title: str = ""
+) -> np.ndarray:
     """The array that a ``TensorProto`` holds or points to.
 
     Args:
         tensor: the tensor.
-        folder: where external data may lie; None where the model did not come from a file.
+        folders: where external data may lie: the model's own folder, and those of the files that
+            it leads to if it is a link; none where it did not come from a file.
         title: what messages call it, if not by its name.
 
     Raises:
-        InvalidModelError: if the data is missing, of the wrong size, or outside ``folder``.
+        InvalidModelError: if the data is missing, of the wrong size, or outside these folders.
     """
     title = title or f"tensor {tensor.name!r}"
     try:
         if any(d < 0 for d in tensor.dims):
             raise InvalidModelError(f"{title} has dimensions {[*tensor.dims]}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            return _external(tensor, folder, title)
+            return _external(tensor, folders, title)
         array = onnx.numpy_helper.to_array(tensor)
         if tensor.data_type != onnx.TensorProto.STRING:
             return array
@@ -46,11 +50,11 @@ def decode(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str = "
 
 
 def decode_sparse(
-    sparse: onnx.SparseTensorProto, folder: pathlib.Path | None, title: str = ""
+    sparse: onnx.SparseTensorProto, folders: Sequence[pathlib.Path] = (), title: str = ""
 ) -> np.ndarray:
     """The dense array of a ``SparseTensorProto``, whose indices are linear or coordinates."""
     title, shape = title or f"sparse tensor {sparse.values.name!r}", tuple(sparse.dims)
-    values, indices = decode(sparse.values, folder, title), decode(sparse.indices, folder, title)
+    values, indices = decode(sparse.values, folders, title), decode(sparse.indices, folders, title)
     linear = indices.ndim == 1
     sizes = np.array([math.prod(shape)] if linear else shape)
     if values.ndim != 1 or indices.shape not in ((values.size,), (values.size, len(shape))):
@@ -65,16 +69,16 @@ def decode_sparse(
     return dense
 
 
-def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str) -> np.ndarray:
+def _external(tensor: onnx.TensorProto, folders: Sequence[pathlib.Path], title: str) -> np.ndarray:
     """The memory-mapped data of a tensor; element types below a byte are unpacked."""
     fields = {e.key: e.value for e in tensor.external_data}
     location = fields.get("location", "")
-    if folder is None:
+    if not folders:
         raise InvalidModelError(
             f"{title} lies in the external file {location!r}, but the model was not "
             "read from a file; give load() the path of the model"
         )
-    path, dtype = _confined(title, location, folder), dtype_of(tensor.data_type)
+    path, dtype = _confined(title, location, folders), dtype_of(tensor.data_type)
     if dtype is None or dtype == STRING:
         raise InvalidModelError(f"{title} has no type that external data can have")
     bits, count = _PACKED.get(dtype.name, 8 * dtype.itemsize), math.prod(tensor.dims)
@@ -95,14 +99,19 @@ def _external(tensor: onnx.TensorProto, folder: pathlib.Path | None, title: str)
     return onnx.numpy_helper.to_array(packed)
 
 
-def _confined(title: str, location: str, folder: pathlib.Path) -> pathlib.Path:
-    """The path of external data, refused unless it lies in the model's own folder."""
-    if not location or os.path.isabs(location) or ".." in pathlib.PurePath(location).parts:
-        reason = "is not a path below the model's folder"
-    elif not (path := (folder / location).resolve()).is_relative_to(folder.resolve()):
-        reason = "is a link that leaves the model's folder"
-    elif not path.is_file():
-        reason = "does not exist"
-    else:
-        return path
+def _confined(title: str, location: str, folders: Sequence[pathlib.Path]) -> pathlib.Path:
+    """The path of external data, refused unless it lies in the model's own folder.
+
+    A model that is a link has several: caches keep links in one folder to files in another.
+    """
+    outside = os.path.isabs(location) or os.path.normpath(location).startswith(os.pardir)
+    reason = "is not a path below the model's folder" if outside or not location else ""
+    real = folders[-1].resolve()
+    for folder in () if reason else folders:
+        path = (folder / location).resolve()
+        if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(real):
+            reason = "is a link that leaves the model's folder"
+        elif path.is_file():
+            return path
+    reason = reason or "does not exist"
     raise InvalidModelError(f"{title}: its external data file {location!r} {reason}")

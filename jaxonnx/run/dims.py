@@ -43,9 +43,7 @@ def abstract(specs: Sequence[Spec], constraints: Sequence[str]) -> dict[str, jax
         InputError: if an input has no declared rank or dtype.
     """
     shapes = [_named(s) for s in specs]
-    names = [d for dims in shapes for d in dims if isinstance(d, str)]
-    known = identifiers(n for n in names if not _is_expression(n, names))
-    known |= {n: _rename(n, known) for n in names if n not in known}
+    known = _known(shapes)
     scope = jax.export.SymbolicScope([_rename(c, known) for c in constraints])
     texts = [", ".join(known[d] if isinstance(d, str) else str(d) for d in dims) for dims in shapes]
     with jax.enable_x64(True):
@@ -53,6 +51,49 @@ def abstract(specs: Sequence[Spec], constraints: Sequence[str]) -> dict[str, jax
             s.name: jax.ShapeDtypeStruct(jax.export.symbolic_shape(text, scope=scope), s.dtype)
             for s, text in zip(specs, texts, strict=True)
         }
+
+
+def check_constraints(specs: Sequence[Spec], constraints: Sequence[str]) -> tuple[str, ...]:
+    """``constraints``, if they say something of dimensions that the inputs have.
+
+    Raises:
+        InputError: if they do not.
+    """
+    if isinstance(constraints, str):
+        raise InputError(f"constraints is a string, expected a list such as [{constraints!r}]")
+    constraints = tuple(constraints)
+    known = _known([s.labels for s in specs if s.labels is not None and not s.kinds])
+    there = ", ".join(map(repr, known)) or "none"
+    for constraint in constraints:
+        if not isinstance(constraint, str):
+            raise InputError(f"constraints: {constraint!r} is no string such as 'S<=512'")
+        renamed = _rename(constraint, known)
+        unknown = set(re.findall(r"[^\W\d]\w*", renamed)) - {*_FUNCTIONS, *_words(known.values())}
+        if unknown:
+            raise InputError(
+                f"constraints: {constraint!r} speaks of {', '.join(map(repr, sorted(unknown)))}; "
+                f"the dimensions of the inputs are {there}"
+            )
+        try:
+            jax.export.SymbolicScope([renamed])
+        except (ValueError, TypeError, SyntaxError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"constraints: {constraint!r} is not of a form such as 'S<=512', 'B>=2' or "
+                f"'mod(S, 8) == 0'; the dimensions of the inputs are {there}: {reason}"
+            ) from error
+    return constraints
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+def _known(shapes: Iterable[Sequence[int | str]]) -> dict[str, str]:
+    """What stands for each dimension's name: an identifier, or an expression of some."""
+    names = [d for dims in shapes for d in dims if isinstance(d, str)]
+    known = identifiers(n for n in names if not _is_expression(n, names))
+    return known | {n: _rename(n, known) for n in names if n not in known}
 
 
 def _named(spec: Spec) -> tuple[int | str, ...]:

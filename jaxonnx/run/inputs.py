@@ -53,7 +53,33 @@ def bind(
         faults = [f"no input is called {n!r}" for n in unknown]
         faults += [f"input {n!r} is missing" for n in missing]
         raise InputError(f"{'; '.join(faults)}; expected {_signature(specs, defaults)}")
-    return {name: _conform(value, by_name[name]) for name, value in given.items()}
+    values = {name: _conform(value, by_name[name]) for name, value in given.items()}
+    _check_named_dims(specs, values)
+    return values
+
+
+def _check_named_dims(specs: Sequence[Spec], values: Mapping[str, Any]) -> None:
+    """Refuse sizes that differ where the declared dimensions have one name.
+
+    Raises:
+        InputError: naming the dimension, both places and both sizes.
+    """
+    found: dict[str, tuple[int, Spec, int]] = {}
+    for spec in specs:
+        if spec.name not in values or spec.kinds:
+            continue
+        for axis, dim in enumerate(spec.shape or ()):
+            size = values[spec.name].shape[axis]
+            if not isinstance(dim, str) or dim == "?" or not isinstance(size, int):
+                continue  # the size of a symbolic dimension cannot be decided here
+            first, before, place = found.setdefault(dim, (size, spec, axis))
+            if first != size:
+                raise InputError(
+                    f"the dimension {dim!r} is {first} in input {before.name!r} (axis {place}) and "
+                    f"{size} in input {spec.name!r} (axis {axis}), expected {before} and {spec}: "
+                    "sizes of one name must be equal; if the model declares it wrongly, give the "
+                    "dimensions names of their own in the file"
+                )
 
 
 def _is_map(value: Mapping[Any, Any], specs: Mapping[str, Spec], required: Sequence[str]) -> bool:
@@ -164,11 +190,13 @@ def _remedy(value: Any, declared: np.dtype) -> str:
 
 
 def _widens(given: np.dtype, declared: np.dtype) -> bool:
-    """Whether ``given`` is text, or a narrower integer of the signedness of ``declared``."""
+    """Whether ``given`` is text, or an integer all of whose values ``declared`` has, too."""
     if declared.kind == "T":
         return given.kind in "OUST"
-    same = given.kind == declared.kind and given.kind in "iu"
-    return same and given.itemsize < declared.itemsize
+    if not all(jnp.issubdtype(d, np.integer) for d in (given, declared)):
+        return False
+    narrow, wide = jnp.iinfo(given), jnp.iinfo(declared)
+    return wide.min <= narrow.min and narrow.max <= wide.max
 
 
 def _fits(shape: Sequence[Any], declared: Sequence[int | str | None]) -> bool:

@@ -73,6 +73,6 @@ def value_dependent(nodes: Sequence[Node]) -> str:
         "the model cannot be traced as a whole, because these nodes need concrete values (the "
         f"shape of their result depends on them, or they are strings or maps):\n{lines}\n"
         "Call model(x) outside of jit, vmap and export, which runs these nodes between compiled "
-        "stretches, declare how many results they can have with load(..., bounds={name: n}), or fix "
-        "an input that decides an If with load(..., constants={name: value})"
+        "stretches, declare how many results they can have with load(..., bounds={name: n}), or "
+        "fix an input that decides an If with load(..., constants={name: value})"
     )
