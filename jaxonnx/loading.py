@@ -1,7 +1,7 @@
 """From a model file to a plan and its parameters."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,23 +11,27 @@ import onnx
 from jaxonnx.errors import InputError
 from jaxonnx.graph.cone import static_cone
 from jaxonnx.graph.plan import Graph, Plan, Spec
-from jaxonnx.graph.roles import (
-    CONSTANT_PARAMETER_BYTES,
-    FOLDED_PARAMETER_BYTES,
-    take_parameters,
-)
+from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
 from jaxonnx.optimize import fold_constants, prune
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
 
 
-def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[str, np.ndarray]]:
-    """The plan of a model and the values of its parameters by name.
+def build_plan(
+    source: Any,
+    *,
+    constants: Mapping[str, Any],
+    trainable: Sequence[str],
+    frozen: Sequence[str],
+) -> tuple[Plan, dict[str, np.ndarray]]:
+    """The plan of a model and the values of its weights by name.
 
     Args:
         source: what :func:`jaxonnx.load` accepts.
         constants: values that replace graph inputs.
+        trainable: patterns of names of values that are weights whatever their use.
+        frozen: patterns of names of values that are not.
     """
     proto, folders = read(source)
     graph = read_graph(proto, folders)
@@ -35,23 +39,25 @@ def build_plan(source: Any, constants: Mapping[str, Any]) -> tuple[Plan, dict[st
     graph, inputs = _fix(graph, inputs, constants)
     graph = prune(graph)
     cone = static_cone(graph, inputs)
+    pinned = cone.pinned.union(constants)
+    sources = sources_of(graph)
     defaults = {s.name for s in inputs if s.name in graph.initializers}
-    graph, params = take_parameters(graph, cone.pinned, CONSTANT_PARAMETER_BYTES)
+    floats = {n: a for n, a in graph.given.items() if is_float(a) and n not in pinned}
     with jax.enable_x64(True):
-        graph = fold_constants(graph, params, defaults)
-    graph, folded = take_parameters(graph, cone.pinned, FOLDED_PARAMETER_BYTES)
-    params |= folded
+        graph = prune(fold_constants(graph, floats, defaults))
+    stored = stored_values(graph, pinned, sources, trainable, frozen)
+    graph, weights = take_weights(graph, stored)
     plan = Plan(
-        graph=prune(graph),
+        graph=graph,
         inputs=inputs,
         outputs=tuple(spec_of(o) for o in proto.graph.output),
         defaults=frozenset(defaults),
-        params=tuple(params),
+        stored=stored,
         static=tuple(s.name for s in inputs if s.name in cone.inputs),
         opsets=opsets_of(proto),
         metadata=_metadata(proto),
     )
-    return plan, params
+    return plan, {n: weights[n] for n in plan.params}
 
 
 def _fix(

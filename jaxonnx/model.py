@@ -1,6 +1,5 @@
 """``load`` and ``Model``: an ONNX file as a jitted, differentiable callable."""
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +11,8 @@ import onnx
 from jax import core
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Options, Spec
+from jaxonnx.graph.plan import Options, Plan, Spec
+from jaxonnx.graph.roles import near
 from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
 from jaxonnx.run.inputs import bind
@@ -29,6 +29,8 @@ def load(
     source: "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model",
     *,
     constants: Mapping[str, Any] | None = None,
+    trainable: Sequence[str] = (),
+    frozen: Sequence[str] = (),
     constraints: Sequence[str] = (),
     bounds: Mapping[str, int] | None = None,
     buckets: Literal["pow2"] | None = None,
@@ -40,6 +42,9 @@ def load(
             beside a path, and only in its folder or below; if the path is a link, also beside the
             file that it leads to.
         constants: values for graph inputs, which then are no inputs any more.
+        trainable: ONNX names, or patterns such as ``"blocks.*"``, of stored values that are
+            weights whatever they are used for.
+        frozen: likewise for values that are no weights; where both match this wins.
         constraints: what may be assumed of symbolic dimensions when the model is traced with
             them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
         bounds: the most results of nodes whose number of results depends on values (NonZero,
@@ -61,7 +66,7 @@ def load(
     """
     if buckets not in (None, "pow2"):
         raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
-    plan, params = build_plan(source, constants or {})
+    plan, params = build_plan(source, constants=constants or {}, trainable=trainable, frozen=frozen)
     limits = checked_bounds(plan.graph, bounds or {})
     assumed = dims.check_constraints(plan.inputs, constraints)
     options = Options(assumed, limits, buckets == "pow2")
@@ -107,7 +112,7 @@ class Model:
         """The outputs for these inputs under other parameters; pure.
 
         Args:
-            params: a value for every name in :attr:`params`.
+            params: a value for every name in :attr:`params`, and for any other in :attr:`stored`.
             *args: inputs by position, or one mapping.
             **kwargs: inputs by ONNX name.
 
@@ -118,14 +123,26 @@ class Model:
         plan = self._program.plan
         inputs = bind(plan.inputs, plan.defaults, args, kwargs)
         if params is not self._params:
-            _check_names(params, plan.params)
+            _check_names(params, plan)
         replaced = {n: inputs.pop(n) for n in plan.params if n in inputs}
         return self._program.call({**params, **replaced}, inputs)
 
     @property
     def params(self) -> dict[str, Any]:
-        """The floating parameters by ONNX name, as a new dict."""
+        """The weights by ONNX name, as a new dict."""
         return dict(self._params)
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """Every stored floating value by ONNX name: weights, statistics and constants.
+
+        :attr:`summary` tells them apart, and :meth:`apply` takes any of them, so that
+        ``jax.grad(lambda v: loss(model.apply({**model.params, "bn.var": v}, x)))`` is the
+        derivative by a statistic.
+        """
+        plan = self._program.plan
+        rest = {n: a for g in plan.graph.walk() for n, a in g.given.items() if n in plan.stored}
+        return {n: self._params[n] if n in self._params else rest[n] for n in plan.stored}
 
     def replace(self, params: Mapping[str, Any]) -> "Model":
         """The same model with some or all parameters replaced.
@@ -135,9 +152,7 @@ class Model:
         """
         unknown = [n for n in params if n not in self._params]
         if unknown:
-            near = ", ".join(map(repr, difflib.get_close_matches(unknown[0], self._params)))
-            hint = f"; did you mean {near}?" if near else ""
-            raise InputError(f"no parameter is called {unknown[0]!r}{hint}")
+            raise InputError(f"no weight is called {unknown[0]!r}{near(unknown[0], self._params)}")
         for name, value in params.items():
             old = self._params[name]
             if np.shape(value) != np.shape(old) or jnp.result_type(value) != old.dtype:
@@ -239,10 +254,17 @@ jax.export.register_pytree_node_serialization(
 )
 
 
-def _check_names(params: Mapping[str, Any], expected: Sequence[str]) -> None:
-    missing = [n for n in expected if n not in params]
-    unknown = [n for n in params if n not in expected] if len(params) != len(expected) else []
-    if missing or unknown:
-        faults = [f"{n!r} is missing" for n in missing[:5]]
-        faults += [f"{n!r} is no parameter" for n in unknown[:5]]
-        raise InputError(f"params: {'; '.join(faults)}")
+def _check_names(params: Mapping[str, Any], plan: Plan) -> None:
+    """Refuse a mapping that lacks a weight, or names what is not stored or decides a shape."""
+    faults = [f"{n!r} is missing" for n in plan.params if n not in params]
+    for name in params:
+        if name not in plan.stored:
+            faults.append(f"{name!r} is no stored value{near(name, plan.stored)}")
+        elif plan.stored[name].fixed:
+            faults.append(f"{name!r} decides a shape, so it cannot be replaced")
+    if faults:
+        raise InputError(f"params: {'; '.join(faults[:_LISTED])}")
+
+
+_LISTED = 5
+"""The most faults that a message lists."""

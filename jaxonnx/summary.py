@@ -13,6 +13,9 @@ from rich.text import Text
 
 from jaxonnx.graph.plan import Plan, Spec
 
+_USERS = 3
+"""The most nodes that are listed for a value."""
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Summary:
@@ -28,7 +31,8 @@ class Summary:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         del console, options
-        tables = (_interface(self.plan), _operators(self.plan), _arrays(self.plan, self.params))
+        values = (_values(self.plan, self.params), _arrays(self.plan, self.params))
+        tables = (_interface(self.plan), _operators(self.plan), *values)
         yield from (t for t in tables if t.row_count)
 
     def __repr__(self) -> str:
@@ -97,14 +101,30 @@ def _operators(plan: Plan) -> Table:
     return made
 
 
+def _values(plan: Plan, params: Mapping[str, Any]) -> Table:
+    numbers = ("numbers",)
+    made = table("Stored values", ("name", "dtype", "shape", "role", *numbers, "used by"), numbers)
+    arrays = {n: a for g in plan.graph.walk() for n, a in g.given.items()} | dict(params)
+    for name, stored in plan.stored.items():
+        array = arrays[name]
+        role = f"{stored.role}, decides shapes" if stored.fixed else stored.role
+        role += "" if stored.source == "initializer" else f" ({stored.source})"
+        few = ", ".join(stored.users[:_USERS])
+        rest = len(stored.users) - _USERS
+        few += f" and {rest} more" if rest > 0 else ""
+        add_row(made, name, array.dtype, [*array.shape], role, f"{array.size:,}", few)
+    return made
+
+
 def _arrays(plan: Plan, params: Mapping[str, Any]) -> Table:
     numeric = ("arrays", "numbers", "bytes")
-    made = table("Stored arrays", ("", "dtype", *numeric), numeric)
-    graph = plan.graph
-    constants = [a for inner in graph.walk() for a in inner.given.values()]
-    for kind, arrays in (("parameters", [*params.values()]), ("constants", constants)):
-        for dtype in sorted({str(a.dtype) for a in arrays}):
-            same = [a for a in arrays if str(a.dtype) == dtype]
-            numbers, total = sum(np.size(a) for a in same), sum(a.nbytes for a in same)
-            add_row(made, kind, dtype, f"{len(same):,}", f"{numbers:,}", size(total))
+    made = table("All that is stored", ("role", "dtype", *numeric), numeric)
+    arrays = {n: a for g in plan.graph.walk() for n, a in g.given.items()} | dict(params)
+    groups: dict[tuple[str, str], list[Any]] = collections.defaultdict(list)
+    for name, array in arrays.items():
+        role = plan.stored[name].role if name in plan.stored else "constant"
+        groups[role, str(array.dtype)].append(array)
+    for (role, dtype), same in sorted(groups.items(), reverse=True):
+        numbers, total = sum(np.size(a) for a in same), sum(a.nbytes for a in same)
+        add_row(made, role, dtype, f"{len(same):,}", f"{numbers:,}", size(total))
     return made

@@ -214,14 +214,14 @@ def test_any_text_is_a_name(name):
         [("Add", ["in/" + name, name], [name + ":0"])],
         [name + ":0"],
         inputs=["in/" + name],
-        stored={name: f32([1])},
+        stored={name: f32([1, 2])},
     )
     model = jaxonnx.load(proto)
     assert model.input_names == ("in/" + name,)
     assert model.output_names == (name + ":0",)
     assert list(model.params) == [name]
-    assert_close(model({"in/" + name: X}), X + 1)
-    assert_close(model(**{"in/" + name: X}), X + 1)
+    assert_close(model({"in/" + name: X}), X + f32([1, 2]))
+    assert_close(model(**{"in/" + name: X}), X + f32([1, 2]))
 
 
 @pytest.mark.parametrize("imported", ["", "ai.onnx"])

@@ -19,13 +19,13 @@ def call(*inputs, body):
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
-def load(text, *functions, ir_version=10):
+def load(text, *functions, ir_version=10, **options):
     """A model from the text of its graph; ``own`` is the domain of functions and of Call."""
     imports = 'opset_import: ["" : 18, "own" : 1, "test.subgraphs" : 1]'
     proto = parser.parse_model(f"<ir_version: {ir_version}, {imports}> g {text}")
     heads = [f'<domain: "own", {imports}> {f}' for f in functions]
     proto.functions.extend(map(parser.parse_function, heads))
-    return jaxonnx.load(proto)
+    return jaxonnx.load(proto, **options)
 
 
 def test_outer_values_are_visible():
@@ -34,7 +34,8 @@ def test_outer_values_are_visible():
         "(float[N] x) => (float[N] y) <float[1] w = {10.0}> {"
         "  t = Neg(x)"
         "  y = test.subgraphs.Call <body = b () => (float[N] r) { s = Add(t, w) r = Add(s, x) }> ()"
-        "}"
+        "}",
+        trainable=["w"],
     )
     assert_close(model(X), f32([10, 10]))
     assert_close(jax.grad(lambda m: m(X).sum())(model).params["w"], f32([2]))
@@ -97,7 +98,7 @@ def test_stored_values(ir_version):
     )
     assert_close(model(X).y, X + 6)
     assert_close(model(X).z, X + 7)
-    assert {n: a.tolist() for n, a in model.params.items()} == {"v": [5], "v@1": [7]}
+    assert {n: a.tolist() for n, a in model.stored.items()} == {"v": [5], "v@1": [7]}
 
 
 def test_output_that_is_an_outer_value_or_a_stored_one():

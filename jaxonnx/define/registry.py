@@ -40,6 +40,8 @@ class Operator:
         searches: whether it finds something in data rather than computing a shape.
         weights: names of the inputs that are meant to be trained, whatever their size.
         statistics: names of the inputs that are gathered in training rather than trained.
+        settings: names of the inputs that say how it works, and are never trained.
+        moves: whether the result is made of the elements of the first input, moved or converted.
         schema: the schema of an operator that ``onnx.defs`` does not know.
     """
 
@@ -57,6 +59,8 @@ class Operator:
     searches: bool = False
     weights: frozenset[str] = frozenset()
     statistics: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+    moves: bool = False
     schema: onnx.defs.OpSchema | None = None
 
     @functools.cached_property
@@ -115,6 +119,8 @@ def register(
     searches: bool = False,
     weights: Iterable[str] = (),
     statistics: Iterable[str] = (),
+    settings: Iterable[str] = (),
+    moves: bool = False,
     schema: onnx.defs.OpSchema | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the implementation of an ONNX operator.
@@ -148,6 +154,8 @@ def register(
         weights: names of the inputs that are weights of the model also where they have a single
             element.
         statistics: names of the inputs that training gathers from data rather than differentiates.
+        settings: names of the inputs that say how it works and are never trained, as Clip's bounds.
+        moves: whether the result is made of the elements of the first input, moved or converted.
         schema: what is expected of its nodes, for an operator that ``onnx.defs`` does not know. By
             default it is made from the function's signature.
 
@@ -178,9 +186,11 @@ def register(
             searches=searches,
             weights=frozenset(weights),
             statistics=frozenset(statistics),
+            settings=frozenset(settings),
+            moves=moves,
             schema=schema,
         )
-        for what in ("static", "weights", "statistics"):
+        for what in ("static", "weights", "statistics", "settings"):
             unknown = getattr(operator, what) - set(operator.inputs)
             if unknown:
                 names = f"{what} inputs {sorted(unknown)} are none of {operator.inputs}"

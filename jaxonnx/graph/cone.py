@@ -8,7 +8,7 @@ import numpy as np
 from jaxonnx.graph.facts import is_random, reads_shapes_only
 from jaxonnx.graph.plan import Graph, Node, Spec
 from jaxonnx.graph.roles import is_float
-from jaxonnx.graph.toolkit import reads
+from jaxonnx.graph.toolkit import producers, reads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,24 +35,24 @@ def static_cone(graph: Graph, specs: Iterable[Spec]) -> Cone:
     depends on nothing but integers and booleans that are given as one number.
     """
     specs = [*specs]
-    producers = {o: node for node in graph.all_nodes for o in node.outputs if o}
+    made = producers(graph)
     stored = {n: a for g in graph.walk() for n, a in g.given.items()}
     arrays = {s.name for s in specs if s.shape is not None and len(s.shape) > 1}
     numbers = {s.name for s in specs if _is_number(s)}
     pinned: set[str] = set()
     inputs: set[str] = set()
     for root in set(_static_operands(graph)):
-        seen = _ancestors(root, producers)
+        seen = _ancestors(root, made)
         reached = seen.intersection(graph.inputs)
-        if reached - set(stored) and (_holds_data(seen, producers, stored) or reached & arrays):
+        if reached - set(stored) and (_holds_data(seen, made, stored) or reached & arrays):
             continue
         pinned |= seen
         inputs |= reached
     for root in set(_deciding_conditions(graph)):
-        seen = _ancestors(root, producers)
+        seen = _ancestors(root, made)
         reached = seen.intersection(graph.inputs)
-        alone = seen - producers.keys() - stored.keys() <= reached <= numbers
-        if reached and alone and not _holds_data(seen, producers, stored):
+        alone = seen - made.keys() - stored.keys() <= reached <= numbers
+        if reached and alone and not _holds_data(seen, made, stored):
             pinned |= seen
             inputs |= reached
     return Cone(frozenset(pinned), frozenset(inputs))

@@ -1,8 +1,9 @@
 """What a model is once it has been read: nodes in order, names unique across all scopes."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -175,6 +176,31 @@ class Graph:
             yield from graph.nodes
 
 
+Role = Literal["weight", "statistic", "constant"]
+Source = Literal["initializer", "Constant node", "folded"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A stored floating value: where it comes from and what it is for.
+
+    Attributes:
+        name: its name, which no other value of the model has.
+        role: what it is for.
+        source: what holds it in the file, or that it was computed while loading.
+        path: names of the enclosing functions and subgraphs; empty in the main graph.
+        users: how messages name the nodes that read it.
+        fixed: whether it decides a shape, so that no other value can take its place.
+    """
+
+    name: str
+    role: Role
+    source: Source
+    path: tuple[str, ...]
+    users: tuple[str, ...]
+    fixed: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """How a model is to be traced and run, as given to ``load``.
@@ -199,7 +225,7 @@ class Plan:
         inputs: what is declared of the graph inputs, in order.
         outputs: what is declared of the graph outputs, in order.
         defaults: names of inputs that have an initializer, so need not be given.
-        params: names of the parameters.
+        stored: what every stored floating value is for, by name.
         static: names of the inputs whose values must be known while tracing.
         opsets: the opset imports, domain to version.
         metadata: producer, graph name, model version and the model's own properties.
@@ -209,7 +235,12 @@ class Plan:
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     defaults: frozenset[str]
-    params: tuple[str, ...]
+    stored: Mapping[str, Stored]
     static: tuple[str, ...]
     opsets: Mapping[str, int]
     metadata: Mapping[str, str]
+
+    @functools.cached_property
+    def params(self) -> tuple[str, ...]:
+        """Names of the weights, in the order of the leaves of a model."""
+        return tuple(n for n, s in self.stored.items() if s.role == "weight")

@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec
+from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec, Stored
 
 _CLASSES: dict[str, Callable[..., Any]] = {
-    c.__name__: c for c in (Graph, Node, Options, Plan, Spec)
+    c.__name__: c for c in (Graph, Node, Options, Plan, Spec, Stored)
 }
 
 

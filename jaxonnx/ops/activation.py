@@ -365,7 +365,7 @@ def _plus(x: Array, bias: float) -> Array:
     return whole + ((whole < 0) & (bias % 1 > 0)).astype(x.dtype)
 
 
-@register("Clip", 11, 12, 13, symbolic=True, elementwise=True)
+@register("Clip", 11, 12, 13, symbolic=True, elementwise=True, settings=["min", "max"])
 def clip(input: ArrayLike, min: ArrayLike | None = None, max: ArrayLike | None = None, /) -> Array:
     """``minimum(maximum(x, min), max)`` with scalar bounds; an absent bound bounds nothing.
 

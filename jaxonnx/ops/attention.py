@@ -21,7 +21,7 @@ __all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"
 _PACKED = 3  # the rank of (batch, sequence, heads * size); split it is 4
 
 
-@register("Attention", 24, 25)
+@register("Attention", 24, 25, settings=["attn_mask"])
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -96,7 +96,7 @@ def attention(
     return (y, k, v, stage)[:outputs] if outputs > 1 else y
 
 
-@register("Attention", 23)
+@register("Attention", 23, settings=["attn_mask"])
 def attention_23(
     q: ArrayLike,
     k: ArrayLike,

@@ -18,7 +18,7 @@ from jaxonnx.errors import InvalidModelError
 __all__ = ["bit_cast", "cast", "cast_like"]
 
 
-@register("Cast", 24, 25, 28, symbolic=True, elementwise=True)
+@register("Cast", 24, 25, 28, symbolic=True, elementwise=True, moves=True)
 def cast(
     input: ArrayLike, /, *, to: int | np.dtype, saturate: int = 1, round_mode: str = "up"
 ) -> Array:
@@ -92,19 +92,19 @@ def _integer(text: str) -> int:
 _NARROW = ("int2", "uint2", "int4", "uint4")
 
 
-@register("Cast", 19, 21, 23, symbolic=True, elementwise=True)
+@register("Cast", 19, 21, 23, symbolic=True, elementwise=True, moves=True)
 def cast_19(input: ArrayLike, /, *, to: int | np.dtype, saturate: int = 1) -> Array:
     """``input`` converted to the ONNX element type ``to``."""
     return cast(input, to=to, saturate=saturate)
 
 
-@register("Cast", 6, 9, 13, symbolic=True, elementwise=True)
+@register("Cast", 6, 9, 13, symbolic=True, elementwise=True, moves=True)
 def cast_6(input: ArrayLike, /, *, to: int | np.dtype) -> Array:
     """``input`` converted to the ONNX element type ``to``."""
     return cast(input, to=to)
 
 
-@register("Cast", 1, symbolic=True, elementwise=True)
+@register("Cast", 1, symbolic=True, elementwise=True, moves=True)
 def cast_1(input: ArrayLike, /, *, to: str) -> Array:
     """``input`` converted to the type that ``to`` names, such as ``"FLOAT"``."""
     return cast(input, to=onnx.TensorProto.DataType.Value(to.upper()))
@@ -131,7 +131,7 @@ def _to_e8m0(values: Any, saturate: int, round_mode: str) -> Array:
     return lax.bitcast_convert_type(code, ml_dtypes.float8_e8m0fnu)
 
 
-@register("CastLike", 24, 25, elementwise=True)
+@register("CastLike", 24, 25, elementwise=True, moves=True)
 def cast_like(
     input: ArrayLike, target_type: ArrayLike, /, *, saturate: int = 1, round_mode: str = "up"
 ) -> Array:
@@ -139,13 +139,13 @@ def cast_like(
     return cast(input, to=_dtype(target_type), saturate=saturate, round_mode=round_mode)
 
 
-@register("CastLike", 19, 21, 23, elementwise=True)
+@register("CastLike", 19, 21, 23, elementwise=True, moves=True)
 def cast_like_19(input: ArrayLike, target_type: ArrayLike, /, *, saturate: int = 1) -> Array:
     """``input`` converted to the dtype of ``target_type``."""
     return cast(input, to=_dtype(target_type), saturate=saturate)
 
 
-@register("CastLike", 15, elementwise=True)
+@register("CastLike", 15, elementwise=True, moves=True)
 def cast_like_15(input: ArrayLike, target_type: ArrayLike, /) -> Array:
     """``input`` converted to the dtype of ``target_type``."""
     return cast(input, to=_dtype(target_type))

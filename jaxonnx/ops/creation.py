@@ -31,7 +31,13 @@ def constant_of_shape(input: ArrayLike, /, *, value: np.ndarray | None = None) -
     return _module(dims, element.dtype).full(dims, element.reshape(()), element.dtype)
 
 
-@register("Range", 27, static=["start", "limit", "delta"], symbolic=True)
+@register(
+    "Range",
+    27,
+    static=["start", "limit", "delta"],
+    symbolic=True,
+    settings=["start", "limit", "delta"],
+)
 def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type: int = 1) -> Array:
     """``start + k * delta`` for every k that stays before ``limit``.
 
@@ -61,7 +67,13 @@ def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type
     return (np.asarray(first, wide) + steps).astype(dtype)
 
 
-@register("Range", 11, static=["start", "limit", "delta"], symbolic=True)
+@register(
+    "Range",
+    11,
+    static=["start", "limit", "delta"],
+    symbolic=True,
+    settings=["start", "limit", "delta"],
+)
 def range_11(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /) -> Array:
     """``start + k * delta`` for every k that stays before ``limit``."""
     return range(start, limit, delta)

@@ -156,7 +156,14 @@ def _bounded_non_max_suppression(
     return Padded(rows, jnp.count_nonzero(chosen >= 0), 0)
 
 
-@register("NonMaxSuppression", 10, 11, host=True, bounded=_bounded_non_max_suppression)
+@register(
+    "NonMaxSuppression",
+    10,
+    11,
+    host=True,
+    bounded=_bounded_non_max_suppression,
+    settings=["iou_threshold", "score_threshold"],
+)
 def non_max_suppression(
     boxes: ArrayLike,
     scores: ArrayLike,

@@ -156,7 +156,7 @@ def _power(x: Any, y: Any, /) -> Any:
     return xp(x, y).power(x, y)
 
 
-@register("Pow", 7, 12, 13, 15, symbolic=True, elementwise=True)
+@register("Pow", 7, 12, 13, 15, symbolic=True, elementwise=True, settings=["y"])
 def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y`` in the type of ``x``, broadcast; exact for integers.
 
@@ -192,7 +192,7 @@ def _power_of_integers(x: Any, y: Any) -> Any:
     return m.where((y < 0) & (m.abs(x) != 1), m.zeros_like(x), m.power(x, exponent))
 
 
-@register("Pow", 1, elementwise=True)
+@register("Pow", 1, elementwise=True, settings=["y"])
 def pow_1(x: ArrayLike, y: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
     """``x ** y``, ``y`` aligned with ``x`` from ``axis`` on."""
     return pow(x, align(x, y, axis, broadcast))

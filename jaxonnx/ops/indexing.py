@@ -44,7 +44,7 @@ def _checked(indices: Any, size: int) -> Any:
     return indices
 
 
-@register("Gather", 1, 11, 13, symbolic=True, padding=_padding.gather)
+@register("Gather", 1, 11, 13, symbolic=True, padding=_padding.gather, moves=True)
 def gather(data: ArrayLike, indices: ArrayLike, /, *, axis: int = 0) -> Array:
     """The entries of ``data`` along ``axis`` that ``indices`` name, negative ones from the end.
 

@@ -45,7 +45,21 @@ _FAR = 2**31 - 1
 """Exporters write this or more (or less than its negative) for "to the end"."""
 
 
-@register("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25, symbolic=True, padding=_padding.identity)
+@register(
+    "Identity",
+    1,
+    13,
+    14,
+    16,
+    19,
+    21,
+    23,
+    24,
+    25,
+    symbolic=True,
+    padding=_padding.identity,
+    moves=True,
+)
 def identity(input: Any, /) -> Any:
     """``input``, which may also be a sequence or an optional value."""
     return input
@@ -75,7 +89,17 @@ def size(data: ArrayLike, /) -> np.ndarray:
 
 
 @register(
-    "Reshape", 14, 19, 21, 23, 24, 25, static=["shape"], symbolic=True, padding=_padding.reshape
+    "Reshape",
+    14,
+    19,
+    21,
+    23,
+    24,
+    25,
+    static=["shape"],
+    symbolic=True,
+    padding=_padding.reshape,
+    moves=True,
 )
 def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Array:
     """Reshape where -1 is inferred and 0 copies the input's size, or is 0 with ``allowzero``.
@@ -118,19 +142,19 @@ def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
     )
 
 
-@register("Reshape", 5, 13, static=["shape"], symbolic=True, padding=_padding.reshape)
+@register("Reshape", 5, 13, static=["shape"], symbolic=True, padding=_padding.reshape, moves=True)
 def reshape_5(data: ArrayLike, shape: ArrayLike, /) -> Array:
     """Reshape where -1 is inferred and 0 copies the input's size."""
     return reshape(data, shape)
 
 
-@register("Reshape", 1, symbolic=True, padding=_padding.reshape)
+@register("Reshape", 1, symbolic=True, padding=_padding.reshape, moves=True)
 def reshape_1(data: ArrayLike, /, *, shape: Sequence[int] | None = None) -> Array:
     """Reshape by an attribute, where -1 is inferred and 0 copies the input's size."""
     return reshape(data, np.array(shape or (), np.int64))
 
 
-@register("Flatten", 11, 13, 21, 23, 24, 25)
+@register("Flatten", 11, 13, 21, 23, 24, 25, moves=True)
 def flatten(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """A matrix of the dimensions before ``axis`` by those from it on."""
     dims = np.shape(input)
@@ -138,19 +162,30 @@ def flatten(input: ArrayLike, /, *, axis: int = 1) -> Array:
     return xp(input).reshape(input, (math.prod(dims[:axis]), math.prod(dims[axis:])))
 
 
-@register("Flatten", 1, 9)
+@register("Flatten", 1, 9, moves=True)
 def flatten_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """A matrix of the dimensions before ``axis``, which is not negative, by those from it on."""
     return flatten(input, axis=axis)
 
 
-@register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True, padding=_padding.transpose)
+@register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True, padding=_padding.transpose, moves=True)
 def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array:
     """Dimensions in the order ``perm``, by default reversed."""
     return xp(data).transpose(data, perm)
 
 
-@register("Squeeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True, padding=_padding.squeeze)
+@register(
+    "Squeeze",
+    13,
+    21,
+    23,
+    24,
+    25,
+    static=["axes"],
+    symbolic=True,
+    padding=_padding.squeeze,
+    moves=True,
+)
 def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
     """Without the dimensions ``axes`` of size 1, by default all that are provably 1.
 
@@ -168,14 +203,23 @@ def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
     return xp(data).squeeze(data, chosen)
 
 
-@register("Squeeze", 1, 11, symbolic=True, padding=_padding.squeeze)
+@register("Squeeze", 1, 11, symbolic=True, padding=_padding.squeeze, moves=True)
 def squeeze_1(data: ArrayLike, /, *, axes: Sequence[int] | None = None) -> Array:
     """Without the dimensions ``axes`` of size 1, by default all of size 1."""
     return squeeze(data, None if axes is None else np.array(axes))
 
 
 @register(
-    "Unsqueeze", 13, 21, 23, 24, 25, static=["axes"], symbolic=True, padding=_padding.unsqueeze
+    "Unsqueeze",
+    13,
+    21,
+    23,
+    24,
+    25,
+    static=["axes"],
+    symbolic=True,
+    padding=_padding.unsqueeze,
+    moves=True,
 )
 def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
     """With new dimensions of size 1 at the positions ``axes`` of the result.
@@ -187,7 +231,7 @@ def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
     return xp(data).expand_dims(data, all_from_front(positions, np.ndim(data) + len(positions)))
 
 
-@register("Unsqueeze", 1, 11, symbolic=True, padding=_padding.unsqueeze)
+@register("Unsqueeze", 1, 11, symbolic=True, padding=_padding.unsqueeze, moves=True)
 def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
     """With new dimensions of size 1 at the positions ``axes`` of the result."""
     return unsqueeze(data, np.array(axes))
@@ -205,7 +249,7 @@ def concat_1(*inputs: ArrayLike, axis: int | None = None) -> Array:
     return concat(*inputs, axis=1 if axis is None else axis)
 
 
-@register("Expand", 8, 13, static=["shape"], symbolic=True)
+@register("Expand", 8, 13, static=["shape"], symbolic=True, moves=True)
 def expand(input: ArrayLike, shape: ArrayLike, /) -> Array:
     """Broadcast together with ``shape``: a size of 1 on either side gives way to the other."""
     dims = broadcast_dims(np.shape(input), as_dims(shape))
@@ -214,7 +258,7 @@ def expand(input: ArrayLike, shape: ArrayLike, /) -> Array:
     return xp(input).broadcast_to(input, dims)
 
 
-@register("Tile", 6, 13, static=["repeats"], symbolic=True)
+@register("Tile", 6, 13, static=["repeats"], symbolic=True, moves=True)
 def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
     """Each dimension repeated as often as ``repeats`` says.
 
@@ -232,7 +276,7 @@ def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
     return spread.reshape(tuple(c * d for c, d in zip(counts, dims, strict=True)))
 
 
-@register("Tile", 1, static=["tiles", "axis"], symbolic=True)
+@register("Tile", 1, static=["tiles", "axis"], symbolic=True, moves=True)
 def tile_1(input: ArrayLike, tiles: ArrayLike, axis: ArrayLike, /) -> Array:
     """One dimension repeated ``tiles`` times."""
     repeats = np.ones(np.ndim(input), object)
@@ -248,6 +292,7 @@ def tile_1(input: ArrayLike, tiles: ArrayLike, axis: ArrayLike, /) -> Array:
     static=["starts", "ends", "axes", "steps"],
     symbolic=True,
     padding=_padding.slice,
+    moves=True,
 )
 def slice(
     data: ArrayLike,
@@ -280,7 +325,7 @@ def slice(
     return result
 
 
-@register("Slice", 1, symbolic=True, padding=_padding.slice)
+@register("Slice", 1, symbolic=True, padding=_padding.slice, moves=True)
 def slice_1(
     data: ArrayLike,
     /,
@@ -332,7 +377,7 @@ def _is_negative(value: Any) -> bool:
         return False
 
 
-@register("Split", 18, static=["split"], symbolic=True)
+@register("Split", 18, static=["split"], symbolic=True, moves=True)
 def split(
     input: ArrayLike,
     split: ArrayLike | None = None,
@@ -359,7 +404,7 @@ def split(
     return _cut(input, (part,) * (num_outputs - 1) + (count - part * (num_outputs - 1),), axis)
 
 
-@register("Split", 13, static=["split"], symbolic=True)
+@register("Split", 13, static=["split"], symbolic=True, moves=True)
 def split_13(
     input: ArrayLike, split: ArrayLike | None = None, /, *, axis: int = 0, outputs: int
 ) -> tuple[Array, ...]:
@@ -372,7 +417,7 @@ def split_13(
     return _cut(input, sizes, axis)
 
 
-@register("Split", 2, 11, symbolic=True)
+@register("Split", 2, 11, symbolic=True, moves=True)
 def split_2(
     input: ArrayLike, /, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int
 ) -> tuple[Array, ...]:
@@ -380,7 +425,7 @@ def split_2(
     return _cut(input, split or _equal_parts(input, axis, outputs), axis)
 
 
-@register("Split", 1, static=["split_"], symbolic=True)
+@register("Split", 1, static=["split_"], symbolic=True, moves=True)
 def split_1(
     input: ArrayLike,
     split_: ArrayLike | None = None,

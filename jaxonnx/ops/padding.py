@@ -19,7 +19,7 @@ __all__ = ["center_crop_pad", "pad"]
 _MODES = ("constant", "reflect", "edge", "wrap")
 
 
-@register("Pad", 18, 19, 21, 23, 24, 25, static=["pads", "axes"])
+@register("Pad", 18, 19, 21, 23, 24, 25, static=["pads", "axes"], settings=["constant_value"])
 @moves_words
 def pad(
     data: ArrayLike,
@@ -96,7 +96,7 @@ def _entries(places: Array, count: Array, mode: str) -> Array:
     return jnp.minimum(within, period - within) if mode == "reflect" else within
 
 
-@register("Pad", 11, 13, static=["pads"])
+@register("Pad", 11, 13, static=["pads"], settings=["constant_value"])
 @moves_words
 def pad_11(
     data: ArrayLike,

@@ -13,7 +13,7 @@ from jaxonnx.define.registry import register
 __all__ = ["dropout"]
 
 
-@register("Dropout", 12, 13, 22, static=["ratio", "training_mode"])
+@register("Dropout", 12, 13, 22, static=["ratio", "training_mode"], settings=["ratio"])
 def dropout(
     data: ArrayLike,
     ratio: ArrayLike | None = None,

@@ -22,7 +22,7 @@ __all__ = ["resize", "upsample"]
 _CROP = "tf_crop_and_resize"
 
 
-@register("Resize", 18, 19, static=["roi", "scales", "sizes"])
+@register("Resize", 18, 19, static=["roi", "scales", "sizes"], settings=["roi", "scales"])
 def resize(
     x: ArrayLike,
     roi: ArrayLike | None = None,
@@ -263,7 +263,7 @@ def _apply(weights: Array, x: Array, axis: int) -> Array:
     return jnp.moveaxis(product, -1, axis)
 
 
-@register("Resize", 11, 13, static=["roi", "scales", "sizes"])
+@register("Resize", 11, 13, static=["roi", "scales", "sizes"], settings=["roi", "scales"])
 def resize_11(
     x: ArrayLike,
     roi: ArrayLike | None = None,
@@ -293,7 +293,7 @@ def resize_11(
     )
 
 
-@register("Resize", 10, static=["scales"])
+@register("Resize", 10, static=["scales"], settings=["scales"])
 def resize_10(x: ArrayLike, scales: ArrayLike, /, *, mode: str = "nearest") -> Array:
     """Resize from ``place / scale``, rounded down where an axis grows and up where it shrinks.
 
@@ -307,7 +307,7 @@ def resize_10(x: ArrayLike, scales: ArrayLike, /, *, mode: str = "nearest") -> A
     return jnp.asarray(x)
 
 
-@register("Upsample", 9, static=["scales"])
+@register("Upsample", 9, static=["scales"], settings=["scales"])
 def upsample(x: ArrayLike, scales: ArrayLike, /, *, mode: str = "nearest") -> Array:
     """Resize from ``place / scale``, rounded down."""
     return _upsample(x, scales, mode)

@@ -79,7 +79,7 @@ def dft_17(
     return dft(input, dft_length, np.asarray(axis), inverse=inverse, onesided=onesided)
 
 
-@register("STFT", 17, static=["frame_step", "frame_length"])
+@register("STFT", 17, static=["frame_step", "frame_length"], settings=["window"])
 def stft(
     signal: ArrayLike,
     frame_step: ArrayLike,
@@ -191,6 +191,7 @@ def _cosine_window(
     "MelWeightMatrix",
     17,
     static=["num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"],
+    settings=["lower_edge_hertz", "upper_edge_hertz"],
 )
 def mel_weight_matrix(
     num_mel_bins: ArrayLike,

@@ -64,7 +64,7 @@ def top_k_1(x: ArrayLike, /, *, k: int, axis: int = -1) -> tuple[Array, Array]:
     return top_k(x, np.int64(k), axis=axis)
 
 
-@register("OneHot", 9, 11, 28, static=["depth"])
+@register("OneHot", 9, 11, 28, static=["depth"], settings=["values"])
 def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis: int = -1) -> Array:
     """``values[1]`` where a new dimension of size ``depth`` meets ``indices``, else ``values[0]``.
 

@@ -11,18 +11,18 @@ from jaxonnx.run.trace import Tracing
 
 
 def fold_constants(
-    graph: Graph, params: Mapping[str, np.ndarray], overridable: Collection[str]
+    graph: Graph, floats: Mapping[str, np.ndarray], overridable: Collection[str]
 ) -> Graph:
     """``graph`` with the results of constant nodes among its constants.
 
     Args:
         graph: the main graph.
-        params: values of the parameters; only their shapes are constant.
+        floats: values that may be differentiated by; only their shapes are constant.
         overridable: names of constants that a caller may replace.
     """
     tracing = Tracing(limit=float("inf"))
-    known = {n: a for n, a in graph.given.items() if n not in overridable}
-    shaped = {n: a for n, a in params.items() if n not in overridable}
+    known = {n: a for n, a in graph.given.items() if n not in overridable and n not in floats}
+    shaped = {n: a for n, a in floats.items() if n not in overridable}
     folded, kept = {}, []
     for node in graph.nodes:
         values = {**known, **shaped} if reads_shapes_only(node) else known
