@@ -181,7 +181,7 @@ def test_padding_has_no_part_in_derivatives(options):
         ("ReduceSum", ["part"], ["y"], {"keepdims": 0}),
     ]
     proto = model_of(tail, [("y", FLOAT)], {"scale": np.float32(2)})
-    model, x = jaxonnx.load(proto, **options), f32([4, 1, 4, 0])
+    model, x = jaxonnx.load(proto, trainable=["scale"], **options), f32([4, 1, 4, 0])
     slope, by_x = jax.grad(lambda m, x: m(x), argnums=(0, 1))(model, x)
     assert_close(slope.params["scale"], f32(2))
     assert_close(by_x, f32([-0.125, -1, -0.125, 0]))

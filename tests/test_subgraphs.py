@@ -98,7 +98,7 @@ def test_stored_values(ir_version):
     )
     assert_close(model(X).y, X + 6)
     assert_close(model(X).z, X + 7)
-    assert {n: a.tolist() for n, a in model.stored.items()} == {"v": [5], "v@1": [7]}
+    assert {n: a.tolist() for n, a in model.stored.items()} == {"v": [5], "c": 1, "v@1": [7]}
 
 
 def test_output_that_is_an_outer_value_or_a_stored_one():

@@ -37,7 +37,7 @@ def test_if(opset):
 
 
 def test_if_on_a_traced_condition():
-    model = load(IF)
+    model = load(IF, {"trainable": ["w"]})
     function = jax.jit(lambda m, x, c: m(x, c))
     assert_close(function(model, X, True), f32([-10, 20, -30]))
     assert_close(function(model, X, False), X)
@@ -222,7 +222,7 @@ def test_a_long_loop_is_no_larger_than_a_short_one():
 
 
 def test_values_stored_in_a_body_are_parameters():
-    model = load(FOR.replace("TRIPS", "3"))
+    model = load(FOR.replace("TRIPS", "3"), {"trainable": ["half"]})
     assert list(model.params) == ["half"]
     assert_close(jax.grad(lambda m: m(X).y.sum())(model).params["half"], f32(2 * 3 * 0.25))
 
