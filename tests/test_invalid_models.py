@@ -210,7 +210,7 @@ def test_type_that_the_schema_does_not_allow():
 
 def test_error_of_an_operator_names_its_node():
     proto = graph_of("(float[N] x, float[M] z) => (float y) { y = Add(x, z) }")
-    with pytest.raises(Exception, match="ncompatible shapes") as caught:
+    with pytest.raises(InvalidModelError, match="ncompatible shapes") as caught:
         jaxonnx.load(proto)(X, f32([1, 2, 3]))
     note = "while running node giving 'y' (Add-14) with 'x': float32[2], 'z': float32[3]"
     assert note in caught.value.__notes__

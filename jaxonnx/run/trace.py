@@ -21,6 +21,7 @@ from jaxonnx.read import reader as graphs
 from jaxonnx.run import padding
 from jaxonnx.run.messages import notes, value_dependent
 from jaxonnx.run.precision import is_double
+from jaxonnx.run.sizes import refuse_huge, refuse_huge_results
 
 Values = dict[str, Any]
 
@@ -56,7 +57,10 @@ class _Call:
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """The outputs for ``args`` in place of the values themselves."""
-        return _as_outputs(self.operator.function(*args, **self.attributes))
+        function = self.operator.function
+        if not self.node.subgraphs:
+            refuse_huge(function, args, self.attributes)
+        return refuse_huge_results(_as_outputs(function(*args, **self.attributes)))
 
     def bounded(self, args: Sequence[Any], size: int) -> Sequence[Any]:
         """The outputs of the form for at most ``size`` results, if the operator has one."""
