@@ -12,7 +12,7 @@ from jaxonnx.errors import InputError
 from jaxonnx.graph.cone import static_cone
 from jaxonnx.graph.plan import Graph, Plan, Spec
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
-from jaxonnx.optimize import fold_constants, prune
+from jaxonnx.optimize import fold_constants, prune, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
@@ -37,7 +37,7 @@ def build_plan(
     graph = read_graph(proto, folders)
     inputs = tuple(spec_of(i) for i in proto.graph.input)
     graph, inputs = _fix(graph, inputs, constants)
-    graph = prune(graph)
+    graph = prune(split_labels(graph))
     cone = static_cone(graph, inputs)
     pinned = cone.pinned.union(constants)
     sources = sources_of(graph)

@@ -6,12 +6,10 @@ _QUANTISED = (
 )
 _RANDOM = ("Bernoulli", "RandomUniformLike")
 _TRAINING = ("Adagrad", "Adam", "Gradient", "Momentum")
-_CLASSICAL = ("ArrayFeatureExtractor", "Binarizer", "TreeEnsemble")
 
 OPERATORS: dict[str, str] = {
     **dict.fromkeys(_QUANTISED, "quantised operators are not there yet"),
     **dict.fromkeys(_RANDOM, "random numbers are not there yet"),
-    **{f"ai.onnx.ml::{n}": "classical models are not there yet" for n in _CLASSICAL},
     **{f"ai.onnx.preview.training::{n}": "training is not there yet" for n in _TRAINING},
     "ImageDecoder": "it decodes files, which needs an image library",
 }

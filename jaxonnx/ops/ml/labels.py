@@ -1,18 +1,19 @@
-"""Label encoders of ``ai.onnx.ml``: each element is looked up in a table of keys."""
+"""Encoders of ``ai.onnx.ml``: each element is looked up in a table of keys."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import STRING
-from jaxonnx.define.known import concrete, xp
+from jaxonnx.define.known import concrete, is_known, xp
 from jaxonnx.define.registry import register
-from jaxonnx.errors import InvalidModelError
+from jaxonnx.errors import InputError, InvalidModelError
 
-__all__ = ["label_encoder"]
+__all__ = ["category_mapper", "label_encoder", "one_hot_encoder"]
 
 
 @register("LabelEncoder", 4, domain="ai.onnx.ml")
@@ -94,6 +95,65 @@ def label_encoder_1(
     if isinstance(x, np.ndarray) and x.dtype == STRING:
         return _look_up(x, classes, numbers, default_int64)
     return _look_up(x, numbers, classes, default_string)
+
+
+@register("CategoryMapper", 1, domain="ai.onnx.ml")
+def category_mapper(
+    x: ArrayLike,
+    /,
+    *,
+    cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Array:
+    """Strings to the integers at the same places of the lists, or integers to the strings.
+
+    Raises:
+        InvalidModelError: unless both lists are given, as long as each other.
+    """
+    numbers, names = _table("cats", None, cats_int64s, None), np.array(cats_strings or (), STRING)
+    if isinstance(x, np.ndarray) and x.dtype == STRING:
+        return _look_up(x, names, numbers, default_int64)
+    return _look_up(x, numbers, names, default_string)
+
+
+@register("OneHotEncoder", 1, domain="ai.onnx.ml")
+def one_hot_encoder(
+    x: ArrayLike,
+    /,
+    *,
+    cats_int64s: Sequence[int] | None = None,
+    cats_strings: Sequence[str] | None = None,
+    zeros: int = 1,
+) -> Array:
+    """A new last dimension with 1 at the place of each element's category, the last of equal ones.
+
+    Fractions are cut off. Without ``zeros`` every element must be one of the categories: a known
+    one that is not is refused, one that is traced gives NaN. The derivative is 0.
+
+    Raises:
+        InvalidModelError: unless there is one list of categories.
+        InputError: if an element must be a category and is known to be none.
+    """
+    cats = _table("cats", None, cats_int64s, cats_strings)
+    place = _place(x, cats)
+    if is_known(place) and not zeros and (place < 0).any():
+        unknown = np.asarray(x)[place < 0][0]
+        raise InputError(f"{unknown} is none of the {len(cats)} categories")
+    hot = (place[..., None] == np.arange(len(cats), dtype=np.int32)).astype(np.float32)
+    return hot if zeros or is_known(place) else jnp.where(place[..., None] < 0, np.nan, hot)
+
+
+def _place(x: Any, cats: np.ndarray) -> Any:
+    """The place of each element among the categories as int32; -1 if it is none."""
+    places = np.arange(len(cats), dtype=np.int32)
+    if STRING in (cats.dtype, x.dtype):
+        return _look_up(x, cats, places, -1)
+    module = xp(x)
+    number = module.nan_to_num(module.trunc(x)) if x.dtype.kind == "f" else module.asarray(x)
+    found = _look_up(number.astype(module.asarray(cats).dtype), cats, places, -1)
+    return module.where(module.isfinite(x), found, -1) if x.dtype.kind == "f" else found
 
 
 def _table(
