@@ -230,10 +230,20 @@ def gives_text(node: Node, position: int, fed: Sequence[bool]) -> bool:
             return node.attributes[name] in (onnx.TensorProto.STRING, "STRING")
     if formal.text is not None:
         return formal.text
+    if node.domain == "ai.onnx.ml" and node.op_type in ("CategoryMapper", "LabelEncoder"):
+        return _maps_to_text(node, any(fed))
     inputs = [expected.input(k) for k in range(len(fed))]
     pairs = zip(fed, inputs, strict=True)
     same = [f for f, i in pairs if i and i.variable == formal.variable]
     return any(same) or (not same and node.domain == "" and any(fed))
+
+
+def _maps_to_text(node: Node, fed: bool) -> bool:
+    """Whether the values of an encoder are strings; those without a type of their own go both ways."""
+    values = {n: v for n, v in node.attributes.items() if n.startswith("values_") and len(v)}
+    if "values_tensor" in values:
+        return values["values_tensor"].dtype.kind == "T"
+    return "values_strings" in values if values else not fed
 
 
 def float_defaults(node: Node) -> Mapping[str, float]:

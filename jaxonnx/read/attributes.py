@@ -53,7 +53,9 @@ def read_attribute(
             return value.decode()
         if isinstance(value, (int, float)):
             return value
-        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
+        if attribute.type == kind.STRINGS:
+            return tuple(v.decode() for v in value)
+        return tuple(value)  # trees have hundreds of thousands of numbers
     except UnicodeDecodeError as error:
         raise InvalidModelError(f"{title} is no text: {error}") from error
 

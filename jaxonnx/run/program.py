@@ -136,11 +136,24 @@ class Program:
 
 
 def _as_arrays(value: Any) -> Any:
-    """What nodes outside of programs gave as JAX arrays, too, but for strings."""
+    """What nodes outside of programs gave as JAX arrays, too, but for strings.
+
+    The numbers of maps are Python's, unless they are being differentiated.
+    """
+    if isinstance(value, list):
+        return [_as_arrays(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _number(v) for k, v in value.items()}
+    if value is None or getattr(value.dtype, "kind", "") == "T":
+        return value
     with jax.enable_x64(True):
-        return jax.tree.map(
-            lambda v: v if getattr(v.dtype, "kind", "") == "T" else jnp.asarray(v), value
-        )
+        return jnp.asarray(value)
+
+
+def _number(value: Any) -> Any:
+    """A map's value as a Python number or string if it is one."""
+    known = isinstance(value, (np.ndarray, np.generic)) and value.ndim == 0
+    return value.item() if known else value
 
 
 def _is_inside_a_trace(values: Any) -> bool:

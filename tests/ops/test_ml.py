@@ -124,7 +124,7 @@ def test_zip_map():
         {"a": -1, "b": -2},
         {"a": -3, "b": -4},
     ]
-    assert all(v.dtype == np.float32 and v.shape == () for v in rows[0].values())
+    assert all(type(v) is float for v in rows[0].values())
     assert str(model.outputs[0]) == "seq(map(string, float32[]))"
     assert model(np.zeros((0, 2), np.float32)) == []
     grads = jax.grad(lambda x: model(x)[1]["a"])(f32([[1, 2], [3, 4]]))

@@ -136,7 +136,9 @@ def scores(
 
     def given(part: Any) -> Any:
         leaves = _take(places, _walk(forest, part, depth))
-        found = _take(table[:, 0], leaves)[:, None] if single else _take(table, leaves).swapaxes(1, 2)
+        found = (
+            _take(table[:, 0], leaves)[:, None] if single else _take(table, leaves).swapaxes(1, 2)
+        )
         size = slots.shape[1] * len(forest.roots)
         return _aggregate(found.reshape(part.shape[0], size), columns, aggregate)
 
@@ -145,7 +147,9 @@ def scores(
 
 
 def _check_range(what: str, numbers: np.ndarray, count: Any) -> None:
-    outside = numbers[(numbers < 0) | (numbers >= count)] if isinstance(count, int) else ()
+    if not isinstance(count, int):
+        return
+    outside = numbers[(numbers < 0) | (numbers >= count)]
     if len(outside):
         raise InvalidModelError(f"{what} {outside[0]} is read, but there are {count}")
 
@@ -194,9 +198,9 @@ def _compared(forest: Forest, node: Any, value: Any) -> Any:
         if mode == "MEMBER":
             held = _is_member(forest.members, node, value)
         else:
-            held = _COMPARE[mode](value, split)
-        mine = None if result is None else _take(forest.modes, node) == number
-        result = held if mine is None else jnp.where(mine, held, result)
+            held: Any = _COMPARE[mode](value, split)
+        asked = True if result is None else _take(forest.modes, node) == number
+        result = held if result is None else jnp.where(asked, held, result)
     if result is None:
         return jnp.zeros(value.shape, bool)
     if forest.missing[inner].any():

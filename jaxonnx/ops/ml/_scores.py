@@ -84,7 +84,11 @@ def fit(x: Any, features: int) -> Any:
     return x
 
 
-@kink(lambda dp, p: dp * math.sqrt(2 * math.pi) * jnp.exp(probit(p) ** 2 / 2))
+def _probit_rule(dp: Any, p: Any) -> Any:
+    return dp * math.sqrt(2 * math.pi) * jnp.exp(probit(p) ** 2 / 2)
+
+
+@kink(_probit_rule)
 def probit(p: Any, /) -> Any:
     """The quantile of the normal distribution by Winitzki's formula, as in onnxruntime.
 

@@ -63,10 +63,7 @@ def linear_classifier(
         single = len(coefficients) == rows.shape[1]
     single &= classes <= 2
     scores = _products(rows, coefficients, intercepts, 1 if single else classes)
-    if single:
-        position = (scores[:, 0] > 0).astype(np.int32)
-    else:
-        position = _scores.best(scores)
+    position = (scores[:, 0] > 0).astype(np.int32) if single else _scores.best(scores)
     label = _scores.labels(position, classlabels_ints, classlabels_strings)
     if single and classes == 2:
         out = _scores.both_classes(scores[:, 0], post_transform, complement=True)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxonnx.define.known import concrete, infer_dim, is_known, xp
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._indices import as_array
 from jaxonnx.ops.ml import _scores
 from jaxonnx.ops.reduction import reduce_l1, reduce_max, reduce_sum_square
 
@@ -95,7 +96,7 @@ def imputer(
     Raises:
         InvalidModelError: if the values for the type of ``x`` are absent or of another number.
     """
-    data = xp(x).asarray(x)
+    data: Any = xp(x).asarray(x)
     if jnp.issubdtype(data.dtype, np.floating):
         name, values, replaced = "imputed_value_floats", imputed_value_floats, replaced_value_float
         others = imputed_value_int64s
@@ -113,7 +114,7 @@ def imputer(
 @register("Binarizer", 1, domain="ai.onnx.ml", elementwise=True)
 def binarizer(x: ArrayLike, /, *, threshold: float = 0.0) -> Array:
     """1 where ``x > threshold``, else 0, in the type of ``x``. The derivative is 0."""
-    data = xp(x).asarray(x)
+    data: Any = xp(x).asarray(x)
     above = _as_float(data) > threshold
     return above.astype(data.dtype)
 
@@ -152,16 +153,16 @@ def array_feature_extractor(x: ArrayLike, y: ArrayLike, /) -> Array:
         InvalidModelError: if a known place is out of range. One that is computed while the program
             runs is taken at the nearest end.
     """
-    data = x if is_known(x) else jnp.asarray(x)
+    data: Any = x if is_known(x) else jnp.asarray(x)
     size = data.shape[-1] if data.ndim else 0
-    if is_known(y) and isinstance(size, int):
-        outside = y[(y < 0) | (y >= size)]
+    text = is_known(data) and data.dtype.kind == "T"
+    places: Any = concrete(y) if text else as_array(y)
+    if is_known(places) and isinstance(size, int):
+        outside = places[(places < 0) | (places >= size)]
         if outside.size:
             raise InvalidModelError(f"y has {outside[0]}, but there are {size} features")
-    if is_known(data) and data.dtype.kind == "T":
-        y = concrete(y)
-    module = xp(data, y)
-    places = module.asarray(y).reshape(-1)
+    module = xp(data, places)
+    places = module.asarray(places).reshape(-1)
     taken = module.take(data, places, axis=-1, mode="clip")
     return taken.reshape(1, -1) if data.ndim == 1 else taken
 

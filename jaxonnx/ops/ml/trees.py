@@ -111,7 +111,7 @@ def tree_ensemble(
     return out.astype(jnp.asarray(x).dtype)
 
 
-@register("TreeEnsembleRegressor", 3, 5, domain="ai.onnx.ml")
+@register("TreeEnsembleRegressor", 3, domain="ai.onnx.ml")
 def tree_ensemble_regressor(
     x: ArrayLike,
     /,
@@ -175,7 +175,7 @@ def tree_ensemble_regressor(
 tree_ensemble_regressor_1 = older(tree_ensemble_regressor, 1)
 
 
-@register("TreeEnsembleClassifier", 3, 5, domain="ai.onnx.ml")
+@register("TreeEnsembleClassifier", 3, domain="ai.onnx.ml")
 def tree_ensemble_classifier(
     x: ArrayLike,
     /,

@@ -7,6 +7,9 @@ Each model is ``NAME.onnx``; ``expected.json`` has its inputs and what the libra
 Without a folder the small ones are written here, with one all of them there.
 """
 
+# The libraries are installed for this script alone.
+# pyright: reportMissingImports=false
+
 import json
 import pathlib
 import sys
@@ -40,8 +43,39 @@ from sklearn import (
 
 warnings.simplefilter("ignore")
 HERE = pathlib.Path(__file__).parent
-LIMIT = 9_000
-"""Bytes of the largest model that is kept."""
+KEPT = {
+    "logistic_multi_maps",
+    "forest_binary_maps",
+    "forest_multi",
+    "boosting_binary",
+    "histogram_binary",
+    "svc_rbf",
+    "svc_poly_double",
+    "svc_linear",
+    "nu_svc",
+    "linear_svc",
+    "neighbours",
+    "gaussian_bayes",
+    "perceptron",
+    "stacking",
+    "imputed_maps",
+    "binned",
+    "linear_two",
+    "tree_regressor_two",
+    "boosting_regressor",
+    "svr",
+    "one_class_svm",
+    "gaussian_process_regressor",
+    "columns_logistic_maps",
+    "columns_forest",
+    "labels",
+    "lightgbm_binary",
+    "lightgbm_words_maps",
+    "xgboost_binary",
+    "xgboost_multi",
+    "xgboost_regressor",
+}
+"""The models of this folder."""
 
 ROWS = 6
 """Rows of input that are kept for each model."""
@@ -132,7 +166,9 @@ CLASSIFIERS = {
     ),
     "imputed": (
         pipeline.make_pipeline(
-            impute.SimpleImputer(), preprocessing.StandardScaler(), linear_model.LogisticRegression()
+            impute.SimpleImputer(),
+            preprocessing.StandardScaler(),
+            linear_model.LogisticRegression(),
         ),
         holes,
         words3,
@@ -188,7 +224,10 @@ REGRESSORS = {
     ),
 }
 OUTLIERS = {
-    "isolation_forest": (ensemble.IsolationForest(n_estimators=3, max_samples=16, random_state=0), xr),
+    "isolation_forest": (
+        ensemble.IsolationForest(n_estimators=3, max_samples=16, random_state=0),
+        xr,
+    ),
     "one_class_svm": (svm.OneClassSVM(nu=0.3), xr[:40]),
 }
 TRANSFORMERS = {
@@ -208,20 +247,19 @@ def column(values: np.ndarray) -> dict[str, object]:
 class Folder:
     """Where models go, and what is expected of them."""
 
-    def __init__(self, path: pathlib.Path, limit: float) -> None:
-        self.path, self.limit = path, limit
+    def __init__(self, path: pathlib.Path, kept: set[str]) -> None:
+        self.path, self.kept = path, kept
         self.expected: dict[str, object] = {}
 
     def keep(
         self, name: str, model: onnx.ModelProto, inputs: dict[str, np.ndarray], **expected: object
     ) -> None:
-        """Write a model, unless it is too large, with what is expected by kind of output."""
+        """Write a model, if it is to be kept, with what is expected by kind of output."""
+        if self.kept and name not in self.kept:
+            return
         for text in (model.graph, *model.graph.node, model):
             text.doc_string = ""
-        data = model.SerializeToString()
-        if len(data) > self.limit:
-            return
-        (self.path / f"{name}.onnx").write_bytes(data)
+        (self.path / f"{name}.onnx").write_bytes(model.SerializeToString())
         self.expected[name] = {
             "inputs": {n: column(v) for n, v in inputs.items()},
             "expected": {n: column(np.asarray(v)) for n, v in expected.items()},
@@ -236,7 +274,9 @@ class Folder:
 def converted(model, form, columns: int, **options) -> onnx.ModelProto:
     """A scikit-learn model of one matrix as ONNX."""
     kinds = [("x", form([None, columns]))]
-    return convert_sklearn(model, initial_types=kinds, target_opset={"": 17, "ai.onnx.ml": 3}, **options)
+    return convert_sklearn(
+        model, initial_types=kinds, target_opset={"": 17, "ai.onnx.ml": 3}, **options
+    )
 
 
 def scikit_learn(folder: Folder) -> None:
@@ -245,15 +285,25 @@ def scikit_learn(folder: Folder) -> None:
     for name, (model, x, y) in CLASSIFIERS.items():
         model.fit(x, y)
         rows = x[:ROWS]
-        for suffix, form, zipmap in (("", single, False), ("_maps", single, True), ("_double", double, False)):
-            options = {id(model): {"zipmap": zipmap}} if name not in ("linear_svc", "ridge_classifier") else None
+        for suffix, form, zipmap in (
+            ("", single, False),
+            ("_maps", single, True),
+            ("_double", double, False),
+        ):
+            options = (
+                {id(model): {"zipmap": zipmap}}
+                if name not in ("linear_svc", "ridge_classifier")
+                else None
+            )
             try:
                 proto = converted(model, form, x.shape[1], options=options)
-            except Exception as error:  # noqa: BLE001 - not every converter has every form
+            except Exception as error:
                 print(name, suffix, str(error)[:100].replace("\n", " "))
                 continue
             wide = rows.astype(np.float64) if form is double else rows
-            scores = {"scores": model.predict_proba(rows)} if hasattr(model, "predict_proba") else {}
+            scores = (
+                {"scores": model.predict_proba(rows)} if hasattr(model, "predict_proba") else {}
+            )
             folder.keep(name + suffix, proto, {"x": wide}, label=model.predict(rows), **scores)
     for name, (model, x, y) in REGRESSORS.items():
         model.fit(x, y)
@@ -261,16 +311,33 @@ def scikit_learn(folder: Folder) -> None:
             rows = x[:ROWS].astype(np.float64 if suffix else np.float32)
             value = model.predict(rows)
             try:
-                folder.keep(name + suffix, converted(model, form, x.shape[1]), {"x": rows}, value=value)
-            except Exception as error:  # noqa: BLE001
+                folder.keep(
+                    name + suffix, converted(model, form, x.shape[1]), {"x": rows}, value=value
+                )
+            except Exception as error:
                 print(name, suffix, str(error)[:100].replace("\n", " "))
     for name, (model, x) in OUTLIERS.items():
         model.fit(x)
-        proto = convert_sklearn(model, initial_types=[("x", single([None, x.shape[1]]))], target_opset={"": 17, "ai.onnx.ml": 3})
-        folder.keep(name, proto, {"x": x[:ROWS]}, label=model.predict(x[:ROWS]), value=model.decision_function(x[:ROWS]))
+        proto = convert_sklearn(
+            model,
+            initial_types=[("x", single([None, x.shape[1]]))],
+            target_opset={"": 17, "ai.onnx.ml": 3},
+        )
+        folder.keep(
+            name,
+            proto,
+            {"x": x[:ROWS]},
+            label=model.predict(x[:ROWS]),
+            value=model.decision_function(x[:ROWS]),
+        )
     for name, (model, x) in TRANSFORMERS.items():
         model.fit(x)
-        folder.keep(name, converted(model, single, x.shape[1]), {"x": x[:ROWS]}, value=model.transform(x[:ROWS]))
+        folder.keep(
+            name,
+            converted(model, single, x.shape[1]),
+            {"x": x[:ROWS]},
+            value=model.transform(x[:ROWS]),
+        )
 
 
 def of_columns(folder: Folder) -> None:
@@ -285,8 +352,12 @@ def of_columns(folder: Folder) -> None:
     target = np.where((sex[:, 0] == "male") ^ (rank[:, 0] > 2), "lost", "saved")
     import pandas
 
-    frame = pandas.DataFrame({"age": age[:, 0], "sex": sex[:, 0], "town": town[:, 0], "rank": rank[:, 0]})
-    numbers = pipeline.make_pipeline(impute.SimpleImputer(strategy="median"), preprocessing.StandardScaler())
+    frame = pandas.DataFrame(
+        {"age": age[:, 0], "sex": sex[:, 0], "town": town[:, 0], "rank": rank[:, 0]}
+    )
+    numbers = pipeline.make_pipeline(
+        impute.SimpleImputer(strategy="median"), preprocessing.StandardScaler()
+    )
     for name, last in (
         ("columns_logistic", linear_model.LogisticRegression()),
         ("columns_forest", ensemble.RandomForestClassifier(**small)),
@@ -306,12 +377,33 @@ def of_columns(folder: Folder) -> None:
             ("rank", data_types.Int64TensorType([None, 1])),
         ]
         for suffix, zipmap in (("", False), ("_maps", True)):
-            proto = convert_sklearn(model, initial_types=kinds, target_opset={"": 17, "ai.onnx.ml": 3}, options={id(model): {"zipmap": zipmap}})
-            inputs = {"age": age[:ROWS], "sex": sex[:ROWS], "town": town[:ROWS], "rank": rank[:ROWS]}
-            folder.keep(name + suffix, proto, inputs, label=model.predict(frame[:ROWS]), scores=model.predict_proba(frame[:ROWS]))
+            proto = convert_sklearn(
+                model,
+                initial_types=kinds,
+                target_opset={"": 17, "ai.onnx.ml": 3},
+                options={id(model): {"zipmap": zipmap}},
+            )
+            inputs = {
+                "age": age[:ROWS],
+                "sex": sex[:ROWS],
+                "town": town[:ROWS],
+                "rank": rank[:ROWS],
+            }
+            folder.keep(
+                name + suffix,
+                proto,
+                inputs,
+                label=model.predict(frame[:ROWS]),
+                scores=model.predict_proba(frame[:ROWS]),
+            )
     model = preprocessing.LabelEncoder().fit(town[:, 0])
     kinds = [("town", data_types.StringTensorType([None]))]
-    folder.keep("labels", convert_sklearn(model, initial_types=kinds, target_opset={"": 17, "ai.onnx.ml": 3}), {"town": town[:ROWS, 0]}, value=model.transform(town[:ROWS, 0]))
+    folder.keep(
+        "labels",
+        convert_sklearn(model, initial_types=kinds, target_opset={"": 17, "ai.onnx.ml": 3}),
+        {"town": town[:ROWS, 0]},
+        value=model.transform(town[:ROWS, 0]),
+    )
 
 
 def boosting(folder: Folder) -> None:
@@ -324,27 +416,49 @@ def boosting(folder: Folder) -> None:
         "lightgbm_words": (lightgbm.LGBMClassifier(**light), x3, words3),
         "lightgbm_regressor": (lightgbm.LGBMRegressor(**light), xr, yr),
         "lightgbm_poisson": (lightgbm.LGBMRegressor(objective="poisson", **light), xr, np.abs(yr)),
-        "lightgbm_forest": (lightgbm.LGBMClassifier(boosting_type="rf", bagging_freq=1, bagging_fraction=0.7, **light), x2, y2),
+        "lightgbm_forest": (
+            lightgbm.LGBMClassifier(
+                boosting_type="rf", bagging_freq=1, bagging_fraction=0.7, **light
+            ),
+            x2,
+            y2,
+        ),
         "xgboost_binary": (xgboost.XGBClassifier(**few), holes[y3 < 2], y3[y3 < 2]),
         "xgboost_multi": (xgboost.XGBClassifier(**few), holes, y3),
         "xgboost_regressor": (xgboost.XGBRegressor(**few), holes, y3 + 0.5),
         "xgboost_logistic": (xgboost.XGBRegressor(objective="reg:logistic", **few), xr, np.abs(yr)),
-        "xgboost_poisson": (xgboost.XGBRegressor(objective="count:poisson", **few), xr, np.round(np.abs(yr) * 5)),
+        "xgboost_poisson": (
+            xgboost.XGBRegressor(objective="count:poisson", **few),
+            xr,
+            np.round(np.abs(yr) * 5),
+        ),
         "xgboost_forest": (xgboost.XGBRFRegressor(**few), xr, yr),
     }
     for name, (model, x, y) in models.items():
         model.fit(x, y)
         convert = convert_lightgbm if name.startswith("light") else convert_xgboost
-        forms = (("", False), ("_maps", True)) if hasattr(model, "predict_proba") and name.startswith("light") else (("", None),)
+        forms = (
+            (("", False), ("_maps", True))
+            if hasattr(model, "predict_proba") and name.startswith("light")
+            else (("", None),)
+        )
         for suffix, zipmap in forms:
             extra = {} if zipmap is None else {"zipmap": zipmap}
             try:
-                proto = convert(model, initial_types=[("x", tools.FloatTensorType([None, x.shape[1]]))], target_opset=15, **extra)
-            except Exception as error:  # noqa: BLE001
+                proto = convert(
+                    model,
+                    initial_types=[("x", tools.FloatTensorType([None, x.shape[1]]))],
+                    target_opset=15,
+                    **extra,
+                )
+            except Exception as error:
                 print(name, suffix, str(error)[:100].replace("\n", " "))
                 continue
             if hasattr(model, "predict_proba"):
-                expected = {"label": model.predict(x[:ROWS]), "scores": model.predict_proba(x[:ROWS])}
+                expected = {
+                    "label": model.predict(x[:ROWS]),
+                    "scores": model.predict_proba(x[:ROWS]),
+                }
             else:
                 expected = {"value": model.predict(x[:ROWS])}
             folder.keep(name + suffix, proto, {"x": x[:ROWS]}, **expected)
@@ -353,7 +467,7 @@ def boosting(folder: Folder) -> None:
 def main() -> None:
     """Make them all."""
     elsewhere = sys.argv[1:]
-    folder = Folder(pathlib.Path(elsewhere[0]), np.inf) if elsewhere else Folder(HERE, LIMIT)
+    folder = Folder(pathlib.Path(elsewhere[0]), set()) if elsewhere else Folder(HERE, KEPT)
     scikit_learn(folder)
     of_columns(folder)
     boosting(folder)
