@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +17,7 @@ FOLDER = pathlib.Path(__file__).parents[1] / "data" / "ml"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 
 
-def array(column, string=STRING):
+def array(column, string: Any = STRING):
     dtype = string if column["dtype"] == "string" else column["dtype"]
     return np.array(column["data"], dtype).reshape(column["shape"])
 
