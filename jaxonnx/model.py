@@ -1,5 +1,6 @@
 """``load`` and ``Model``: an ONNX file as a jitted, differentiable callable."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,7 @@ from jaxonnx.graph.plan import Options, Plan, Spec
 from jaxonnx.graph.roles import near
 from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
-from jaxonnx.run.inputs import bind
+from jaxonnx.run.executor import is_inside_a_trace
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
 
@@ -89,12 +90,18 @@ class Model:
     The leaves of the PyTree are the floating parameters, so ``jax.grad(loss)(model)``,
     ``jax.tree.map`` and optax work as they are. Integer weights and the graph are its static
     part. Do not call ``jax.jit(model)``, which closes over the parameters: use
-    ``jax.jit(lambda model, x: model(x))``.
+    ``jax.jit(lambda model, x: model(x))``, and :meth:`inference` where integer weights are large.
     """
 
-    def __init__(self, params: Mapping[str, Any], program: Program) -> None:
+    def __init__(
+        self,
+        params: Mapping[str, Any],
+        program: Program,
+        constants: tuple[Any, ...] | None = None,
+    ) -> None:
         self._params = dict(params)
         self._program = program
+        self._constants = constants
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs.
@@ -106,7 +113,7 @@ class Model:
                 there are more results than a bound.
             InvalidModelError: if the model breaks the ONNX specification for these inputs.
         """
-        return self.apply(self._params, *args, **kwargs)
+        return self._program.call(self._leaves, args, kwargs, inside=self._inside)
 
     def apply(self, params: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
         """The outputs for these inputs under other parameters; pure.
@@ -121,11 +128,25 @@ class Model:
             JaxonnxError: as a call of the model.
         """
         plan = self._program.plan
-        inputs = bind(plan.inputs, plan.defaults, args, kwargs)
-        if params is not self._params:
-            _check_names(params, plan)
-        replaced = {n: inputs.pop(n) for n in plan.params if n in inputs}
-        return self._program.call({**params, **replaced}, inputs)
+        _check_names(params, plan)
+        leaves = (*(params[n] for n in plan.params), *self._large)
+        other = {n: v for n, v in params.items() if n not in self._params}
+        inside = is_inside_a_trace((*leaves, *other.values()))
+        return self._program.call(leaves, args, kwargs, inside=inside, other=other)
+
+    @functools.cached_property
+    def _leaves(self) -> tuple[Any, ...]:
+        """What the executor takes by position; kept, since a call costs less than to build it."""
+        return (*self._params.values(), *self._large)
+
+    @functools.cached_property
+    def _inside(self) -> bool:
+        return is_inside_a_trace(self._leaves)
+
+    @property
+    def _large(self) -> tuple[Any, ...]:
+        """Constants too large to be literals in a program."""
+        return self._program.executor.constants if self._constants is None else self._constants
 
     @property
     def params(self) -> dict[str, Any]:
@@ -160,7 +181,17 @@ class Model:
                     f"parameter {name!r}: {jnp.result_type(value)}{list(np.shape(value))}, "
                     f"expected {old.dtype}{list(np.shape(old))}"
                 )
-        return Model({**self._params, **params}, self._program)
+        return Model({**self._params, **params}, self._program, self._constants)
+
+    def inference(self) -> "Model":
+        """The same model with every large array as a leaf, integer weights too; for inference.
+
+        Inside your own ``jax.jit``, what is no leaf is a literal of the program: 4 MB of integer
+        weights are 8 MB of text that is compiled. ``jax.jit(lambda m, x: m(x))(model.inference(),
+        x)`` takes them as arguments. Leaves that are integers have no derivative, so differentiate
+        by the plain model.
+        """
+        return Model(self._params, self._program, self._large)
 
     @property
     def inputs(self) -> tuple[Spec, ...]:
@@ -210,7 +241,7 @@ class Model:
 
     def schedule(self) -> Schedule:
         """What runs where outside of a trace, and why; it prints itself, a line each."""
-        return self._program.schedule()
+        return self._program.executor.phases
 
     def summary(self) -> "Summary":
         """Operators, parameters and bytes as tables, which print themselves."""
@@ -232,25 +263,32 @@ class Model:
         )
 
     def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        """The parameters with their names, and the static part."""
-        keyed = tuple((jax.tree_util.DictKey(n), a) for n, a in self._params.items())
-        return keyed, self._program
+        """The leaves with their names, and the static part."""
+        leaves, static = self.tree_flatten()
+        names = self._program.executor.leaves
+        return tuple(zip(map(jax.tree_util.DictKey, names), leaves, strict=False)), static
 
     def tree_flatten(self) -> tuple[Any, Any]:
-        """The parameters, and the static part."""
-        return tuple(self._params.values()), self._program
+        """The leaves, and the static part: the program, and whether constants are leaves."""
+        params = tuple(self._params.values())
+        if self._constants is None:
+            return params, (self._program, False)
+        return params + self._constants, (self._program, True)
 
     @classmethod
-    def tree_unflatten(cls, program: Program, leaves: Any) -> "Model":
+    def tree_unflatten(cls, static: tuple[Program, bool], leaves: Any) -> "Model":
         """A model from leaves of any kind; nothing is checked."""
-        return cls(dict(zip(program.plan.params, leaves, strict=True)), program)
+        program, inference = static
+        leaves, names = tuple(leaves), program.plan.params
+        params = dict(zip(names, leaves[: len(names)], strict=True))
+        return cls(params, program, leaves[len(names) :] if inference else None)
 
 
 jax.export.register_pytree_node_serialization(
     Model,
     serialized_name="jaxonnx.Model",
-    serialize_auxdata=lambda program: program.encode(),
-    deserialize_auxdata=Program.decode,
+    serialize_auxdata=lambda static: bytes([static[1]]) + static[0].encode(),
+    deserialize_auxdata=lambda data: (Program.decode(data[1:]), bool(data[0])),
 )
 
 

@@ -90,8 +90,8 @@ def test_buckets_bound_the_number_of_programs():
         for model in (exact, bucketed):
             assert np.asarray(model(*scene(count)).kept).shape == (count, 4)
     # One program before the node, and then one for each size behind it.
-    assert exact._program.runner.compilations == 1 + 4
-    assert bucketed._program.runner.compilations == 1 + 1
+    assert exact._program.executor.compilations == 1 + 4
+    assert bucketed._program.executor.compilations == 1 + 1
 
 
 def test_inside_the_users_jit():

@@ -10,7 +10,6 @@ from onnx import helper
 
 import jaxonnx
 from jaxonnx.errors import InputError, PrecisionError
-from jaxonnx.run.compiled import StaticValues
 
 BIG = np.array([2**40 + 1, -(2**53) - 1], np.int64)
 
@@ -55,7 +54,7 @@ def test_large_integer_constants_are_arguments_and_exact():
     node = helper.make_node("Gather", ["table", "i"], ["y"])
     model = jaxonnx.load(graph_model([node], [("i", 7, [None])], [("y", 7)], stored))
     assert_close(np.asarray(model(np.array([3, 19_999, -1]))), table[[3, -1, -1]])
-    lowered = model._program.whole.lower({"i": np.zeros(1, np.int64)}, StaticValues({}))
+    lowered = model._program.executor.whole.lower(model._leaves, {"i": np.zeros(1, np.int64)})
     assert len(lowered.as_text()) < 20_000
 
 

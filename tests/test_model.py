@@ -126,7 +126,7 @@ def test_own_jit_compiles_once_per_shape(model):
     for batch in (1, 4, 1, 4):
         for scale in (1, 2):
             jax.tree.map(lambda p, s=scale: s * p, model)(np.ones((batch, 3), np.float32))
-    assert model._program.whole.compilations == 2
+    assert model._program.executor.whole.compilations == 2
 
 
 def test_grad_of_a_model_is_a_model(model):

@@ -246,8 +246,8 @@ def test_buckets_compile_fewer_programs():
     for count in (5, 6, 7, 8):
         x = np.where(np.arange(10) < count, 1, -1).astype(np.float32)
         assert_close(np.asarray(exact(x)), np.asarray(bucketed(x)))
-    assert exact._program.runner.compilations == 1 + 4  # one before the node, then each size
-    assert bucketed._program.runner.compilations == 1 + 1
+    assert exact._program.executor.compilations == 1 + 4  # one before the node, then each size
+    assert bucketed._program.executor.compilations == 1 + 1
 
 
 def test_an_operator_without_a_rule_runs_unpadded():

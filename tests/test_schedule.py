@@ -24,7 +24,7 @@ def phases(model):
         " ".join(n.op_type for n in p.graph.nodes)
         if p.compiled
         else "(" + " ".join(n.op_type for n in p.graph.nodes) + ")"
-        for p in model._program.runner.phases
+        for p in model._program.executor.phases
     ]
     return " | ".join(lines)
 
@@ -46,16 +46,16 @@ def test_stretches_are_compiled_once_per_shape():
     assert_close(y, np.exp(f32([3, 9])))
     assert_close(n, i64(2))
     assert phases(model) == "Mul Greater | (Compress) | Exp Size"
-    assert model._program.runner.compilations == 2
+    assert model._program.executor.compilations == 2
     assert_close(model(-X).y, np.exp(f32([6, 12])))  # as many as before
-    assert model._program.runner.compilations == 2
+    assert model._program.executor.compilations == 2
     assert_close(model(f32([1, 2, 3, 4])).n, i64(4))  # more of them
-    assert model._program.runner.compilations == 3
+    assert model._program.executor.compilations == 3
     assert_close(model(-abs(X)).y, f32([]))
-    assert model._program.runner.compilations == 4
+    assert model._program.executor.compilations == 4
     assert_close(model(X[:2]).y, np.exp(f32([3])))  # another size of the input, too
-    assert model._program.runner.compilations == 6
-    assert model._program.whole.compilations == 0
+    assert model._program.executor.compilations == 6
+    assert model._program.executor.whole.compilations == 0
 
 
 def test_new_parameters_compile_nothing():
@@ -63,9 +63,9 @@ def test_new_parameters_compile_nothing():
     model(X)
     other = model.replace({"w": f32([1])})
     assert_close(other(X).y, np.exp(f32([1, 3])))
-    assert model._program.runner.compilations == 2
+    assert model._program.executor.compilations == 2
     assert_close(copy.deepcopy(other)(X).y, np.exp(f32([1, 3])))
-    assert model._program.runner.compilations == 2
+    assert model._program.executor.compilations == 2
 
 
 def test_the_schedule_says_why(capsys):
@@ -183,11 +183,11 @@ def test_a_node_that_turns_out_to_need_values():
     assert phases(model) == "ReduceSum Greater If Abs"
     assert_close(model(abs(X)), abs(X))
     assert phases(model) == "ReduceSum Greater | (If) | Abs"
-    first = model._program.runner.compilations
+    first = model._program.executor.compilations
     assert_close(model(abs(X) + 1), abs(X) + 1)
-    assert model._program.runner.compilations == first
+    assert model._program.executor.compilations == first
     assert_close(model(-abs(X)), abs(np.concatenate([X, X])))
-    assert model._program.runner.compilations == first + 2  # the other branch, and Abs of it
+    assert model._program.executor.compilations == first + 2  # the other branch, and Abs of it
 
 
 def test_a_body_is_compiled_once_for_all_iterations():
@@ -199,9 +199,9 @@ def test_a_body_is_compiled_once_for_all_iterations():
       }> (m, c, x)
     }""")
     assert_close(model(X, i64(5)).y, abs(X) * f32([6, 0, 6, 0]))
-    before = model._program.runner.compilations
+    before = model._program.executor.compilations
     assert model(X, i64(9)).all.shape == (9, 4)
-    assert model._program.runner.compilations == before
+    assert model._program.executor.compilations == before
     gradient = jax.grad(lambda x: model(x, i64(2)).y.sum())(X)
     assert_close(gradient, f32([3, -1, 3, -1]))
 
@@ -220,9 +220,9 @@ def test_strings_found_out_while_running():
     y, z = model(f32([[0, 1], [1, 0]]))
     assert y.tolist() == ["yes", "no"]
     assert_close(z, f32([[-0.0, -1], [-1, -0.0]]))
-    compiled = model._program.runner.compilations
+    compiled = model._program.executor.compilations
     model(f32([[1, 0], [1, 0]]))
-    assert model._program.runner.compilations == compiled
+    assert model._program.executor.compilations == compiled
 
 
 def test_a_constant_string_as_output():

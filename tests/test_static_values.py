@@ -79,7 +79,7 @@ def test_a_static_input_keys_the_program_by_its_value():
     for shape in ([2, 3], [3, 2], [2, 3]):
         assert_close(model(x, np.array(shape)), x.reshape(shape))
         assert_close(model(x, jnp.array(shape)), x.reshape(shape))
-    assert model._program.whole.compilations == 2
+    assert model._program.executor.whole.compilations == 2
 
 
 def test_a_static_input_may_not_be_traced():

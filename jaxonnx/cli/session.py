@@ -65,7 +65,7 @@ def execute(clock: Clock, model: Model, function: Callable[..., Any], *args: Any
     """
     with jax.enable_x64(True):
         lowered = None
-        if all(phase.compiled for phase in model._program.runner.phases):
+        if not model._program.executor.in_phases:
             with clock.step("trace"), contextlib.suppress(StaticValueError):
                 lowered = jax.jit(function).lower(*args)
         if lowered is None:

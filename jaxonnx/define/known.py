@@ -22,7 +22,7 @@ LITERAL_BYTES = 64 * 1024
 
 def x64_enabled() -> bool:
     """Whether JAX keeps 64-bit types at this point."""
-    return jnp.result_type(float) == np.float64
+    return bool(jax.config.jax_enable_x64)
 
 
 def xp(*values: Any) -> Any:

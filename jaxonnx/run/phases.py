@@ -44,25 +44,35 @@ def split(
     """The phases of a graph in the order in which they run.
 
     Args:
-        graph: the graph.
+        graph: the graph; its inputs are all values that it reads from outside.
         known: names of inputs whose values are known while tracing.
         text: names of inputs that are strings.
         found: reasons for nodes that turned out to need concrete values, by first output.
         bounds: declared bounds; a node under one can be part of a compiled program.
     """
     data = _data_dependent(graph, known)
+    strings = text_values(graph, text)
     under_bounds = {n.key for n in graph.nodes if bound_name(n, bounds)}
-    reasons = _reasons(graph, data, known, text_values(graph, text)) | dict(found)
+    reasons = _reasons(graph, data, known, strings) | dict(found)
     reasons = {k: why for k, why in reasons.items() if why == _TEXT or k not in under_bounds}
+    if not reasons and strings.isdisjoint(graph.outputs):
+        return (Phase(graph, compiled=True, reasons={}),)
     own, shared = _stretches(graph, data, reasons)
     parts = _with_shared(graph, [*own.values()], shared)
-    phases = []
-    for k, (level, nodes) in enumerate(own.items()):
-        later = {n for part in parts[k + 1 :] for node in part for n in reads(node)}
-        given = later.intersection(_made(nodes)).union(graph.outputs)
+    phases, wanted = [], set(graph.outputs)
+    for (level, nodes), part in reversed([*zip(own.items(), parts, strict=True)]):
         why = {n.label: reasons[n.key] for n in nodes if n.key in reasons}
-        phases.append(Phase(_part(graph, parts[k], given), compiled=level % 2 == 0, reasons=why))
-    return tuple(phases)
+        given = wanted.intersection(_made(nodes)).union(graph.outputs)
+        phases.append(Phase(_part(graph, part, given), compiled=level % 2 == 0, reasons=why))
+        wanted.update(n for node in part for n in reads(node))
+    return tuple(reversed(phases))
+
+
+def closed(graph: Graph) -> Graph:
+    """``graph`` with all values that it reads from outside as its inputs, and no others."""
+    inner = _inner(graph) - {*graph.inputs}
+    needed = {n for node in graph.nodes for n in reads(node)} | {*graph.outputs}
+    return dataclasses.replace(graph, inputs=tuple(sorted(needed - inner)))
 
 
 def _stretches(

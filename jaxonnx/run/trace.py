@@ -101,7 +101,8 @@ class Tracing:
         bounds: the most results of nodes whose number of them depends on values, by name of the
             node or of one of its outputs.
         counts: filled while tracing: the number of results by name in ``bounds``.
-        buckets: outside of a trace, whether value-dependent sizes are padded to powers of two.
+        buckets: outside of a trace, where value-dependent sizes are padded to powers of two: which
+            axes, by node and kinds of its inputs, filled while running. None pads nothing.
     """
 
     arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
@@ -110,7 +111,7 @@ class Tracing:
     concrete: "Callable[[Graph, Values], list[Any]] | None" = None
     bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     counts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    buckets: bool = False
+    buckets: dict[Any, Sequence[int | None]] | None = None
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
         """A known array as a traced one; anything else as it is."""
@@ -149,7 +150,9 @@ class Tracing:
         if node.subgraphs:
             return call.run(args)
         results = self._run_known_or_traced(call)
-        return _in_buckets(call, results) if self.buckets and operator.bounded else results
+        if self.buckets is None or operator.bounded is None:
+            return results
+        return _in_buckets(call, results, self.buckets)
 
     def _attributes(self, node: Node, operator: Operator, values: Values) -> Values:
         """The keywords that a node gives to its operator's function."""
@@ -232,15 +235,26 @@ class Subgraph:
         return self.scope | dict(zip(self.graph.inputs, args, strict=True))
 
 
-def _in_buckets(call: _Call, results: Sequence[Any]) -> list[Any]:
+def _in_buckets(
+    call: _Call, results: Sequence[Any], known: dict[Any, Sequence[int | None]]
+) -> list[Any]:
     """Results padded to powers of two along the axes that the bounded form would pad."""
     if any(a is not None and a.dtype.kind == "T" for a in call.args):
         return [*results]
-    form = jax.eval_shape(lambda *a: call.bounded(a, 1), *call.args)
+    key = call.node.key, *(None if a is None else (a.ndim, a.dtype) for a in call.args)
+    axes = known.get(key)
+    if axes is None:
+        axes = known[key] = _padded_axes(call)
     return [
-        pad(r, f.axis, _bucket(r.shape[f.axis])) if isinstance(f, Padded) else r
-        for r, f in zip(results, form, strict=True)
+        r if axis is None else pad(r, axis, _bucket(r.shape[axis]))
+        for r, axis in zip(results, axes, strict=True)
     ]
+
+
+def _padded_axes(call: _Call) -> list[int | None]:
+    """The axis along which the bounded form pads each result; None where it pads none."""
+    form = jax.eval_shape(lambda *a: call.bounded(a, 1), *call.args)
+    return [f.axis if isinstance(f, Padded) else None for f in form]
 
 
 def _bucket(count: int) -> int:

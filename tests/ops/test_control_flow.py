@@ -277,7 +277,7 @@ def test_a_declared_bound_pads_scan_outputs():
     assert_close(last, 3 * X)
     assert_close(steps, np.stack([X, 2 * X]))
     assert_close(count, i64([0, 1]))
-    assert model._program.whole.compilations == 1
+    assert model._program.executor.whole.compilations == 1
     padded = jax.jit(lambda x: model(x, i64(1), True))(X)
     assert padded[2].values.tolist() == [0, -1, -1, -1]
     with pytest.raises(DataDependentShapeError, match="there are 5 results"):

@@ -182,7 +182,7 @@ def test_dict_vectorizer():
     assert_close(model({"a": 4.0, "c": np.float32(8)}), f32([-4, -8, -0.0, -0.0]))
     assert_close(model(x={"z": 1}), f32([-0.0, -0.0, -0.0, -1]))
     assert_close(model({"x": {"b": 1}}), f32([-0.0, -0.0, -1, -0.0]))
-    assert model._program.runner.compilations == 1
+    assert model._program.executor.compilations == 1
     grads = jax.grad(lambda x: model({"a": x})[0])(f32(3))
     assert_close(grads, f32(-1))
 

@@ -134,7 +134,7 @@ def test_a_chain_is_one_program():
     y, n = model(A)
     assert_close(y, f32([1, 2, 2, 4]))
     assert_close(n, i64(2))
-    assert model._program.whole.compilations == 1
+    assert model._program.executor.whole.compilations == 1
     assert_close(jax.grad(lambda x: model(x).y.sum())(A), f32([3, 3]))
     assert_close(jax.jit(lambda m, x: m(x).y)(model, A), f32([1, 2, 2, 4]))
     assert_close(jax.vmap(lambda x: model(x).y)(A[None]), f32([[1, 2, 2, 4]]))
@@ -151,7 +151,7 @@ def test_known_values_stay_known_in_a_sequence():
       y = Reshape(x, shape)
     }""")
     assert_close(model(f32([[1, 2], [3, 4]])), f32([1, 2, 3, 4]))
-    assert model._program.whole.compilations == 1
+    assert model._program.executor.whole.compilations == 1
 
 
 def test_lengths_are_known():
@@ -163,7 +163,7 @@ def test_lengths_are_known():
       y = SequenceAt(parts, last)
     }""")
     assert_close(model(C), f32([6]))
-    assert model._program.whole.compilations == 1
+    assert model._program.executor.whole.compilations == 1
 
 
 def test_position_from_data_runs_between_programs():

@@ -311,9 +311,9 @@ def front():
 def test_numbers_behind_strings_are_compiled():
     model, x = front(), f32([[0, 0.5]])
     assert_close(model(["a b", "c"], x), np.exp(f32([[0, 1], [0, 0.5]])))
-    assert model._program.runner.compilations == 1
+    assert model._program.executor.compilations == 1
     model(["c d", "e"], x)
-    assert model._program.runner.compilations == 1
+    assert model._program.executor.compilations == 1
     host, compiled = repr(model.schedule()).splitlines()[1], repr(model.schedule())
     assert host.endswith("(StringSplit-20): it handles strings")
     assert "1: compiled, 4 nodes" in compiled
@@ -338,7 +338,7 @@ def test_a_table_of_strings():
     )
     same(model(f32([0, 1])), "yes")
     same(model(f32([1, 0])), "no")
-    assert model._program.runner.compilations == 1
+    assert model._program.executor.compilations == 1
 
 
 @pytest.mark.parametrize(
