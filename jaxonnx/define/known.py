@@ -22,7 +22,7 @@ LITERAL_BYTES = 64 * 1024
 
 def x64_enabled() -> bool:
     """Whether JAX keeps 64-bit types at this point."""
-    return bool(jax.config.jax_enable_x64)
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue] - made by JAX
 
 
 def xp(*values: Any) -> Any:

@@ -72,7 +72,7 @@ def _parts(value: Any) -> Iterator[Any]:
     header = {"version": VERSION, "value": content, "sizes": [b.nbytes for b in buffers]}
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     yield from (_MAGIC, len(text).to_bytes(_LENGTH, "little"), text)
-    yield from map(memoryview, buffers)
+    yield from (b.data for b in buffers)
 
 
 def _pack(value: Any, buffers: list[np.ndarray]) -> Any:
