@@ -1,7 +1,13 @@
-"""Axes counted from the front."""
+"""Axes counted from the front, and arrays along them."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxonnx.define.known import same_dim
 from jaxonnx.errors import InvalidModelError
 
 
@@ -30,3 +36,20 @@ def all_from_front(axes: Sequence[int], rank: int) -> tuple[int, ...]:
             f"rank {rank}"
         )
     return found
+
+
+def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are provably equal."""
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def per_channel(name: str, value: ArrayLike, x: Array, count: Any = None) -> Array:
+    """A vector of ``count`` (by default C) elements, to go with ``x`` (N, C, D1, ...).
+
+    Raises:
+        InvalidModelError: if it has another shape.
+    """
+    value, count = jnp.asarray(value), x.shape[1] if count is None else count
+    if value.ndim != 1 or not same_dim(value.shape[0], count):
+        raise InvalidModelError(f"{name} has shape {value.shape}, expected ({count},)")
+    return value.reshape(-1, *[1] * (x.ndim - 2))

@@ -29,6 +29,11 @@ class Windows(NamedTuple):
         """From the first to the last element of a window, both included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
+    def counts(self, sizes: Sequence[Any]) -> tuple[Any, ...]:
+        """How many windows there are over dimensions of these sizes."""
+        axes = zip(sizes, self.pads, self.extents, self.strides, strict=True)
+        return tuple((n + begin + end - k) // s + 1 for n, (begin, end), k, s in axes)
+
     def along(self, axis: int) -> "Windows":
         """The windows along one of the dimensions."""
         one = slice(axis, axis + 1)

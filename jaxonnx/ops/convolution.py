@@ -14,6 +14,8 @@ from jax.typing import ArrayLike
 from jaxonnx.define.known import as_dims, same_dim, shape_is_symbolic
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._axes import per_channel, same_shape
+from jaxonnx.ops._interpolate import Taps, interpolated, kernel, neighbours, weighted
 from jaxonnx.ops._windows import Windows, place, split
 
 __all__ = ["causal_conv_with_state", "col2im", "conv", "conv_transpose", "deform_conv"]
@@ -133,14 +135,7 @@ def _convolve(
         rhs_dilation=found.dilations,
         feature_group_count=group,
     )
-    return y if b is None else y + _per_channel(b, y)
-
-
-def _per_channel(b: ArrayLike, y: Array) -> Array:
-    b = jnp.asarray(b)
-    if b.ndim != 1 or not same_dim(b.shape[0], y.shape[1]):
-        raise InvalidModelError(f"B has shape {b.shape}, expected ({y.shape[1]},)")
-    return b.reshape(-1, *[1] * (y.ndim - 2))
+    return y if b is None else y + per_channel("B", b, y)
 
 
 def _per_dimension(name: str, given: Sequence[int] | None, rank: int) -> tuple[int, ...] | None:
@@ -206,12 +201,7 @@ def col2im(
     """
     input, image, block = jnp.asarray(input), as_dims(image_shape), as_dims(block_shape)
     found = place(image, block, pads=pads, strides=strides, dilations=dilations)
-    counts = tuple(
-        (size + begin + end - extent) // stride + 1
-        for size, (begin, end), extent, stride in zip(
-            image, found.pads, found.extents, found.strides, strict=True
-        )
-    )
+    counts = found.counts(image)
     batch, rows, columns = input.shape
     if rows % math.prod(block) or not same_dim(columns, math.prod(counts)):
         raise InvalidModelError(
@@ -277,39 +267,47 @@ def deform_conv(
         )
     found = place(x.shape[2:], w.shape[2:], pads=pads, strides=strides, dilations=dilations)
     (batch, channels, *sizes), outs, taps = x.shape, offset.shape[2:], math.prod(w.shape[2:])
-    moves = offset.reshape(batch, offset_group, taps, len(sizes), *outs)
-    grid = np.stack(np.meshgrid(*map(np.arange, w.shape[2:]), indexing="ij")).reshape(-1, taps)
+    _check_moves(x, offset, mask, found, offset_group)
+    places = _moved(offset.reshape(batch * offset_group, taps, len(sizes), *outs), found)
+    images = x.reshape(batch * offset_group, channels // offset_group, *sizes)
+    sampled = interpolated(images, list(map(_linear, places, sizes)))
+    if mask is not None:
+        masks = jnp.asarray(mask).reshape(batch * offset_group, 1, taps, *outs)
+        sampled = weighted(sampled, masks)
+    sampled = sampled.reshape(batch, group, w.shape[1], taps, math.prod(outs))
+    weight = w.reshape(group, -1, w.shape[1], taps)
+    y = jnp.einsum("ngckp,gmck->ngmp", sampled, weight).reshape(batch, w.shape[0], *outs)
+    return y if b is None else y + per_channel("B", b, y)
+
+
+def _check_moves(
+    x: Array, offset: Array, mask: ArrayLike | None, found: Windows, offset_group: int
+) -> None:
+    taps = offset_group * math.prod(found.kernel)
+    outs = found.counts(x.shape[2:])
+    for name, given, count in (("offset", offset, taps * (x.ndim - 2)), ("mask", mask, taps)):
+        expected = (x.shape[0], count, *outs)
+        if given is not None and not same_shape(jnp.shape(given), expected):
+            raise InvalidModelError(f"{name} has shape {jnp.shape(given)}, expected {expected}")
+
+
+def _moved(moves: Array, found: Windows) -> list[Array]:
+    """Along each dimension, where window elements lie after ``moves`` (B, K, n, o1, ..., on)."""
+    outs, taps = moves.shape[3:], moves.shape[1]
+    grid = np.stack(np.meshgrid(*map(np.arange, found.kernel), indexing="ij")).reshape(-1, taps)
     places = []
     for axis, ((begin, _), step, gap) in enumerate(
         zip(found.pads, found.strides, found.dilations, strict=True)
     ):
         start = lax.broadcasted_iota(moves.dtype, (1, *outs), axis + 1) * step - begin
         tap = (grid[axis] * gap).astype(moves.dtype).reshape(taps, *[1] * len(outs))
-        places.append(moves[:, :, :, axis] + (start + tap))
-    images = x.reshape(batch, offset_group, channels // offset_group, math.prod(sizes))
-    sampled = _interpolate(images, sizes, places)
-    if mask is not None:
-        sampled = sampled * jnp.asarray(mask).reshape(batch, offset_group, 1, taps, *outs)
-    sampled = sampled.reshape(batch, group, w.shape[1], taps, math.prod(outs))
-    weight = w.reshape(group, -1, w.shape[1], taps)
-    y = jnp.einsum("ngckp,gmck->ngmp", sampled, weight).reshape(batch, w.shape[0], *outs)
-    return y if b is None else y + _per_channel(b, y)
+        places.append(moves[:, :, axis] + (start + tap))
+    return places
 
 
-def _interpolate(images: Array, sizes: Sequence[Any], places: Sequence[Array]) -> Array:
-    """``images`` (N, G, C, D1 * ... * Dn) at ``places`` (N, G, ...), one array per dimension."""
-    floors = [lax.floor(p) for p in places]
-    total = jnp.zeros((), images.dtype)
-    for corner in itertools.product((0, 1), repeat=len(sizes)):
-        index = jnp.zeros(places[0].shape, np.int32)
-        weight = jnp.ones((), images.dtype)
-        for spot, floor, size, up in zip(places, floors, sizes, corner, strict=True):
-            at = floor.astype(np.int32) + up
-            inside = (at >= 0) & (at < size)
-            part = spot - floor if up else 1 - (spot - floor)
-            weight = weight * jnp.where(inside, part, 0)
-            index = index * size + jnp.clip(at, 0, size - 1)
-        flat = index.reshape(*index.shape[:2], 1, math.prod(index.shape[2:]))
-        values = jnp.take_along_axis(images, flat, axis=-1, mode="clip")
-        total = total + values.reshape(*values.shape[:3], *index.shape[2:]) * weight[:, :, None]
-    return total
+def _linear(places: Array, size: Any) -> Taps:
+    """The two elements around each place along a dimension; those outside have no weight."""
+    linear = kernel("linear")
+    index, distance = neighbours(places, linear.radius)
+    inside = jnp.clip(index, 0, jnp.asarray(size - 1, np.int32))
+    return Taps(inside, jnp.where(index == inside, linear.weight(distance), 0))

@@ -12,7 +12,7 @@ from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._axes import from_front
+from jaxonnx.ops._axes import from_front, per_channel
 
 __all__ = [
     "batch_normalization",
@@ -44,14 +44,6 @@ def _moments(x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
 def _standardized(x: Array, axes: Sequence[int], epsilon: float) -> Array:
     mean, variance = _moments(x, axes)
     return (x - mean) / jnp.sqrt(variance + epsilon)
-
-
-def _per_channel(name: str, value: ArrayLike, x: Array, count: Any = None) -> Array:
-    """A vector of ``count`` (by default C) elements, to go with ``x`` (N, C, D1, ...)."""
-    value, count = jnp.asarray(value), x.shape[1] if count is None else count
-    if value.ndim != 1 or not same_dim(value.shape[0], count):
-        raise InvalidModelError(f"{name} has shape {value.shape}, expected ({count},)")
-    return value.reshape(-1, *[1] * (x.ndim - 2))
 
 
 @register(
@@ -206,7 +198,7 @@ def instance_normalization(
         InvalidModelError: if ``scale`` or ``b`` has not C elements.
     """
     x = jnp.asarray(input)
-    wide, scale, b = _wide(x, _per_channel("scale", scale, x), _per_channel("B", b, x))
+    wide, scale, b = _wide(x, per_channel("scale", scale, x), per_channel("B", b, x))
     return (_standardized(wide, range(2, x.ndim), epsilon) * scale + b).astype(x.dtype)
 
 
@@ -241,7 +233,7 @@ def group_normalization(
     x = jnp.asarray(x)
     groups = _grouped(x, num_groups).astype(_stash(x, stash_type))
     y = _standardized(groups, range(2, groups.ndim), epsilon).reshape(x.shape).astype(x.dtype)
-    return y * _per_channel("scale", scale, x) + _per_channel("bias", bias, x)
+    return y * per_channel("scale", scale, x) + per_channel("bias", bias, x)
 
 
 @register("GroupNormalization", 18, weights=["scale", "bias"])
@@ -263,8 +255,8 @@ def group_normalization_18(
     x = jnp.asarray(x)
     groups, *parameters = _wide(
         _grouped(x, num_groups),
-        _per_channel("scale", scale, x, num_groups),
-        _per_channel("bias", bias, x, num_groups),
+        per_channel("scale", scale, x, num_groups),
+        per_channel("bias", bias, x, num_groups),
     )
     scale, bias = (v[:, None] for v in parameters)
     y = _standardized(groups, range(2, groups.ndim), epsilon) * scale + bias

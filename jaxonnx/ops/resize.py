@@ -1,4 +1,4 @@
-"""Resizing by interpolation: one axis at a time, by an index or by a matrix of weights."""
+"""Resizing by interpolation, one axis at a time."""
 
 import fractions
 import functools
@@ -8,18 +8,27 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array, core, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import as_dims, same_dim, shape_is_symbolic, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError, StaticValueError
 from jaxonnx.ops._axes import all_from_front
+from jaxonnx.ops._interpolate import Kernel, Taps, kernel, neighbours, weighted
 from jaxonnx.ops._pixels import saturated, work_dtype
 
 __all__ = ["resize", "upsample"]
 
 _CROP = "tf_crop_and_resize"
+
+_LONGEST = 2**20
+"""The longest axis, before and after, that a symbolic size is taken to stand for."""
+
+_UNROLLED = 4
+"""Up to how many entries a sum is written out: more are a loop."""
 
 
 @register("Resize", 18, 19, static=["roi", "scales", "sizes"], settings=["roi", "scales"])
@@ -52,38 +61,62 @@ def resize(
         InvalidModelError: if not exactly one of ``scales`` and ``sizes`` is given, or for an
             unknown mode.
     """
-    result = jnp.asarray(x)
-    chosen = all_from_front(range(result.ndim) if axes is None else axes, result.ndim)
-    old = [result.shape[a] for a in chosen]
+    data = jnp.asarray(x)
+    chosen = all_from_front(range(data.ndim) if axes is None else axes, data.ndim)
+    old = [data.shape[a] for a in chosen]
     lengths, ratios = _targets(old, scales, sizes, keep_aspect_ratio_policy)
     crops = coordinate_transformation_mode == _CROP
-    window = np.asarray(roi, np.float64) if crops else np.repeat([0.0, 1.0], len(chosen))
-    if window.size != 2 * len(chosen):
-        raise InvalidModelError(f"roi has {window.size} entries, expected {2 * len(chosen)}")
-    kernel, radius = _kernel(mode, cubic_coeff_a)
-    if kernel is not None:
-        result = result.astype(work_dtype(result.dtype))
-    for k, axis in enumerate(chosen):
-        start, end = window[k], window[len(chosen) + k]
-        if same_dim(*ratios[k]) and (start, end) == (0, 1):
+    windows = _windows(roi, len(chosen)) if crops else [(0, 1)] * len(chosen)
+    along = _along(mode, nearest_mode, cubic_coeff_a, antialias=antialias, exclude=exclude_outside)
+    result = data if mode == "nearest" else data.astype(work_dtype(data.dtype))
+    for axis, size, length, ratio, window in zip(
+        chosen, old, lengths, ratios, windows, strict=True
+    ):
+        if same_dim(*ratio) and window == (0, 1):
             continue
-        if same_dim(old[k], 0):
-            raise InvalidModelError(f"axis {axis} has size 0 and cannot grow to {lengths[k]}")
-        place = functools.partial(_places, coordinate_transformation_mode, old[k], lengths[k])
-        places = place(ratios[k], start, end)
-        if kernel is None:
-            result = _pick(result, axis, _nearest(places, nearest_mode))
-        else:
-            shrink = _shrink(ratios[k]) if antialias else 1
-            reach = _reach(radius, shrink, old[k])
-            options = {"normalized": bool(antialias), "clamped": not exclude_outside}
-            weights = _weights(places, old[k], kernel, shrink, reach, result.dtype, **options)
-            result = _apply(weights, result, axis)
+        if same_dim(size, 0):
+            raise InvalidModelError(f"axis {axis} has size 0 and cannot grow to {length}")
+        places = _places(coordinate_transformation_mode, size, length, ratio, *window)
+        result = along(result, axis, places, ratio)
         if crops:
-            outside = jnp.asarray((places < 0) | (places > xp(places).asarray(old[k] - 1)))
-            outside = outside.reshape([-1 if d == axis else 1 for d in range(result.ndim)])
-            result = jnp.where(outside, jnp.asarray(extrapolation_value, result.dtype), result)
-    return saturated(result, jnp.asarray(x).dtype)
+            result = _extrapolated(result, axis, places, size, extrapolation_value)
+    return saturated(result, data.dtype)
+
+
+def _windows(roi: Any, count: int) -> list[tuple[float, float]]:
+    """Where the region begins and ends along each of ``count`` axes; the whole axis is (0, 1)."""
+    given = np.asarray(() if roi is None else roi, np.float64)
+    if given.size != 2 * count:
+        raise InvalidModelError(f"roi has {given.size} entries, expected {2 * count}")
+    starts, ends = given.reshape(2, count).tolist()
+    return list(zip(starts, ends, strict=True))
+
+
+def _along(
+    mode: str, nearest_mode: str, a: float, *, antialias: int, exclude: int
+) -> Callable[[Array, int, Any, tuple[Any, Any]], Array]:
+    """What gives the entries of an axis at places: nearest ones, or an interpolation."""
+    if mode == "nearest":
+        return lambda x, axis, places, _: _pick(x, axis, _nearest(places, nearest_mode))
+    chosen = kernel(mode, a)
+
+    def interpolate(x: Array, axis: int, places: Any, ratio: tuple[Any, Any]) -> Array:
+        shrink = _shrink(ratio) if antialias else 1
+        taps = _taps(places, x.shape[axis], chosen, shrink, exclude=bool(exclude))
+        return _apply(x, axis=axis, taps=Taps(taps.index, taps.weight.astype(x.dtype)))
+
+    return interpolate
+
+
+def _extrapolated(x: Array, axis: int, places: Any, size: Any, value: float) -> Array:
+    """``x``, but ``value`` where a place lies outside of the axis."""
+    outside = jnp.asarray((places < 0) | (places > xp(places).asarray(size - 1)))
+    return jnp.where(_lined_up(outside, axis, x.ndim), jnp.asarray(value, x.dtype), x)
+
+
+def _lined_up(line: Any, axis: int, rank: int) -> Any:
+    """A vector as an array of ``rank`` dimensions that extends along ``axis``."""
+    return line.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
 def _targets(
@@ -128,12 +161,32 @@ def _scaled(size: Any, ratio: tuple[Any, Any]) -> Any:
     """``floor(size * scale)``, where sizes are fixed in float32 as in ONNX's shape inference."""
     numerator, denominator = ratio
     if not shape_is_symbolic((size,)):
-        return math.floor(np.float32(size) * np.float32(numerator / denominator))
-    if not shape_is_symbolic((numerator,)):
-        return size * numerator // denominator
-    raise StaticValueError(
-        f"scale {numerator} is no simple fraction, so it cannot scale the size {size}; fix that"
-    )
+        return _rounded_down(size, numerator, denominator)
+    if isinstance(numerator, float):
+        raise StaticValueError(
+            f"scale {numerator} is no simple fraction, so it cannot scale the size {size}; fix that"
+        )
+    limit = _agreement(numerator, denominator)
+    if limit is not None and not same_dim(core.min_dim(size, limit), size):
+        raise StaticValueError(
+            f"scale {numerator}/{denominator} is rounded in single precision, so that no formula "
+            f"gives the new length of the size {size} above {limit}: fix that size, or load with "
+            f'constraints=["{size}<={limit}"]'
+        )
+    return size * numerator // denominator
+
+
+def _rounded_down(size: Any, numerator: Any, denominator: Any) -> int:
+    return math.floor(np.float32(size) * np.float32(numerator / denominator))
+
+
+@functools.cache
+def _agreement(numerator: int, denominator: int) -> int | None:
+    """The size up to which the scale in float32 gives what the fraction does; None: no end."""
+    sizes = np.arange(1, _LONGEST * denominator // max(numerator, denominator) + 1)
+    rounded = np.floor(sizes.astype(np.float32) * np.float32(numerator / denominator))
+    differ = np.flatnonzero(rounded != sizes * numerator // denominator)
+    return int(differ[0]) if len(differ) else None  # sizes[differ[0]] is one more
 
 
 def _places(
@@ -191,23 +244,6 @@ def _pick(x: Array, axis: int, index: Any) -> Array:
     return jnp.take(x, jnp.maximum(index, 0), axis=axis, mode="clip")
 
 
-def _kernel(mode: str, a: float) -> tuple[Callable[[Array], Array] | None, int]:
-    """The weight of an entry at a distance, and the distance from which on it is 0."""
-    if mode == "nearest":
-        return None, 0
-    if mode == "linear":
-        return lambda d: jnp.maximum(1 - d, 0), 1
-    if mode != "cubic":
-        raise InvalidModelError(f"mode {mode!r}, expected nearest, linear or cubic")
-
-    def cubic(d: Array) -> Array:
-        near = ((a + 2) * d - (a + 3)) * d * d + 1
-        far = ((d - 5) * d + 8) * d * a - 4 * a
-        return jnp.where(d <= 1, near, jnp.where(d < 2, far, 0))
-
-    return cubic, 2
-
-
 def _shrink(ratio: tuple[Any, Any]) -> Any:
     up, down = ratio
     if shape_is_symbolic(d for d in ratio if not isinstance(d, float)):
@@ -216,81 +252,55 @@ def _shrink(ratio: tuple[Any, Any]) -> Any:
     return min(up / down, 1)
 
 
-def _reach(radius: int, shrink: Any, size: Any) -> Any:
-    """How many entries beyond the border a kernel widened by ``1 / shrink`` may meet."""
-    if isinstance(shrink, Array):
-        return radius * size + 1
-    return math.ceil(radius / shrink) + 1 if shrink else 0
+def _taps(places: Any, size: Any, chosen: Kernel, shrink: Any, *, exclude: bool) -> Taps:
+    """The entries that count at each place, with a kernel widened by ``1 / shrink``.
 
-
-def _weights(
-    places: Any,
-    size: Any,
-    kernel: Callable[[Array], Array],
-    shrink: Any,
-    reach: Any,
-    dtype: Any,
-    *,
-    normalized: bool,
-    clamped: bool,
-) -> Array:
-    """The matrix ``[new, old]`` that interpolates at ``places``.
-
-    What falls outside goes to the border entry (``clamped``), or to those inside in proportion.
+    What falls outside goes to the border entry or, with ``exclude``, to those inside in proportion.
     """
-    real = jnp.finfo(dtype).dtype
-    floor = xp(places).floor(places)
-    base, rest = floor.astype(np.int32)[:, None], (places - floor).astype(real)[:, None]
-    entries = jnp.arange(size + 2 * reach, dtype=np.int32) - jnp.asarray(reach, np.int32)
-    distance = jnp.abs((entries - base).astype(real) - rest)  # exact where base is large
-    weights = kernel(distance * jnp.asarray(shrink, real))
-    inside = lax.slice_in_dim(weights, reach, reach + size, axis=1)
-    if clamped:
-        last = jnp.asarray(size - 1, np.int32)
-        total = lambda side: jnp.where(side, weights, 0).sum(1, keepdims=True)
-        place = jnp.arange(size, dtype=np.int32)
-        inside += jnp.where(place == 0, total(entries < 0), 0)
-        inside += jnp.where(place == last, total(entries > last), 0)
-    if normalized or not clamped:
-        sums = inside.sum(1, keepdims=True)
-        inside /= jnp.where(sums == 0, 1, sums)
-    return inside.astype(dtype)
+    reach = chosen.radius * size if isinstance(shrink, Array) else _reach(chosen.radius, shrink)
+    index, distance = neighbours(places, reach)
+    weight = chosen.weight(distance * shrink)
+    m = xp(index, weight) if not shape_is_symbolic((size,)) else jnp
+    inside = m.clip(index, 0, m.asarray(size - 1, np.int32))
+    if exclude:
+        weight = m.where(index == inside, weight, 0)
+    if exclude or not (isinstance(shrink, int) and shrink == 1):
+        sums = weight.sum(-1, keepdims=True)
+        weight = weight / m.where(sums == 0, 1, sums)
+    return Taps(inside, weight)
 
 
-def _apply(weights: Array, x: Array, axis: int) -> Array:
+def _reach(radius: int, shrink: float) -> int:
+    return math.ceil(radius / shrink) if shrink else 0
+
+
+def _matrix_product(dx: Array, x: Array, *, axis: int, taps: Taps) -> Array:
+    """The derivative: a product with a matrix, whose transpose costs far less than a scatter."""
+    rows = jnp.arange(taps.index.shape[0], dtype=np.int32)[:, None]
+    matrix = jnp.zeros((taps.index.shape[0], x.shape[axis]), x.dtype)
+    matrix = matrix.at[rows, taps.index].add(taps.weight, mode="drop")
     dimensions = (((axis,), (1,)), ((), ()))
-    product = lax.dot_general(x, weights, dimensions, precision=lax.Precision.HIGHEST)
+    product = lax.dot_general(dx, matrix, dimensions, precision=lax.Precision.HIGHEST)
     return jnp.moveaxis(product, -1, axis)
 
 
-@register("Resize", 11, 13, static=["roi", "scales", "sizes"], settings=["roi", "scales"])
-def resize_11(
-    x: ArrayLike,
-    roi: ArrayLike | None = None,
-    scales: ArrayLike | None = None,
-    sizes: ArrayLike | None = None,
-    /,
-    *,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Array:
-    """Resize of all axes, without a filter against aliasing."""
-    return resize(
-        x,
-        roi,
-        scales,
-        sizes,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-        cubic_coeff_a=cubic_coeff_a,
-        exclude_outside=exclude_outside,
-        extrapolation_value=extrapolation_value,
-        mode=mode,
-        nearest_mode=nearest_mode,
-    )
+@kink(_matrix_product)
+def _apply(x: Array, /, *, axis: int, taps: Taps) -> Array:
+    """The weighted sums of entries along ``axis``."""
+
+    def tap(k: Any) -> Array:
+        index, weight = (jnp.take(t, k, axis=1) for t in map(jnp.asarray, taps))
+        values = jnp.take(x, index, axis=axis, mode="clip")
+        return weighted(values, _lined_up(weight, axis, x.ndim))
+
+    count = taps.index.shape[1]
+    if not shape_is_symbolic((count,)) and count <= _UNROLLED:
+        return functools.reduce(jnp.add, map(tap, range(count)))
+    zeros = jnp.zeros_like(tap(0))
+    return lax.fori_loop(0, jnp.asarray(count, np.int32), lambda k, total: total + tap(k), zeros)
+
+
+resize_11 = older(resize, 11, 13)
 
 
 @register("Resize", 10, static=["scales"], settings=["scales"])

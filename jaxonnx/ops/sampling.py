@@ -1,7 +1,5 @@
 """Sampling images at computed places."""
 
-import functools
-import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -10,10 +8,19 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.define.known import as_dims
+from jaxonnx.define.known import as_dims, same_dim
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._indices import clamp
+from jaxonnx.ops._interpolate import (
+    Taps,
+    contracted,
+    interpolated,
+    kernel,
+    neighbours,
+    weighted,
+)
 from jaxonnx.ops._pixels import work_dtype
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
@@ -38,7 +45,7 @@ def grid_sample(
     that towards the next one. Spatial transformer networks, arXiv:1506.02025.
 
     Raises:
-        InvalidModelError: for an unknown mode, or ranks that do not fit.
+        InvalidModelError: for an unknown mode, or ranks or batch sizes that do not fit.
     """
     data, coordinates = jnp.asarray(x), jnp.asarray(grid)
     rank, shape = data.ndim - 2, coordinates.shape[:-1]
@@ -48,41 +55,28 @@ def grid_sample(
         )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise InvalidModelError(f"padding_mode {padding_mode!r} is unknown")
-    work = work_dtype(data.dtype)
+    if not same_dim(shape[0], data.shape[0]):
+        raise InvalidModelError(f"grid has batch size {shape[0]}, expected {data.shape[0]}")
     coordinates = coordinates.astype(work_dtype(coordinates.dtype))
-    taps: list[list[tuple[Any, ...]]] = []
+    axes = []
     for k, size in enumerate(data.shape[2:]):
         extent = jnp.asarray(size, coordinates.dtype)
         unit = (coordinates[..., rank - 1 - k] + 1) / 2
         place = unit * (extent - 1) if align_corners else unit * extent - 0.5
-        weighted = _taps(place, mode)
-        taps.append([(*_inside(i, size, padding_mode, align_corners), w) for i, w in weighted])
-    batch = lax.broadcasted_iota(np.int32, shape, 0)
-    total = jnp.zeros((*shape, data.shape[1]), work)
-    for corner in itertools.product(*taps):
-        places, masks, weights = zip(*corner, strict=True)
-        pixels = data[(batch, slice(None), *places)].astype(work)
-        visible = functools.reduce(jnp.logical_and, masks)[..., None]
-        weight = functools.reduce(jnp.multiply, weights).astype(work)[..., None]
-        total += jnp.where(visible, pixels * weight, 0)
-    return jnp.moveaxis(total, -1, 1).astype(data.dtype)
+        index, weight = _taps(place, mode)
+        inside, counts = _inside(index, size, padding_mode, align_corners)
+        axes.append(Taps(inside, jnp.where(counts, weight, 0)))
+    return interpolated(data.astype(work_dtype(data.dtype)), axes).astype(data.dtype)
 
 
-def _taps(place: Array, mode: str) -> list[tuple[Array, Array]]:
+def _taps(place: Array, mode: str) -> tuple[Array, Array]:
     """The pixels around a place along one axis, as indices that may lie outside, and weights."""
     if mode == "nearest":
-        return [(jnp.round(place).astype(np.int32), jnp.ones_like(place))]
-    floor = jnp.floor(place)
-    base, f = floor.astype(np.int32), place - floor
-    if mode == "linear":
-        return [(base, 1 - f), (base + 1, f)]
-    if mode != "cubic":
-        raise InvalidModelError(f"mode {mode!r}, expected nearest, linear or cubic")
-    a = -0.75  # as in the framework that the operator comes from; the text gives no value
-    near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (f, 1 - f)]
-    far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (1 + f, 2 - f)]
-    weights = (far[0], near[0], near[1], far[1])
-    return [(base + k - 1, weight) for k, weight in enumerate(weights)]
+        index = jnp.round(place).astype(np.int32)[..., None]
+        return index, jnp.ones(index.shape, place.dtype)
+    chosen = kernel(mode)
+    index, distance = neighbours(place, chosen.radius)
+    return index, chosen.weight(distance)
 
 
 def _inside(index: Array, size: Any, mode: str, align_corners: int) -> tuple[Array, Array]:
@@ -96,19 +90,10 @@ def _inside(index: Array, size: Any, mode: str, align_corners: int) -> tuple[Arr
     return clamped, (index == clamped) | (mode == "border")
 
 
-@register("GridSample", 16)
-def grid_sample_16(
-    x: ArrayLike,
-    grid: ArrayLike,
-    /,
-    *,
-    align_corners: int = 0,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-) -> Array:
-    """GridSample of ``[n, c, h, w]``, whose modes are nearest, bilinear and bicubic."""
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    return grid_sample(x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode)
+_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+"""What the modes of version 16 are called since."""
+
+grid_sample_16 = older(grid_sample, 16, convert={"mode": lambda mode: _MODES.get(mode, mode)})
 
 
 @register("AffineGrid", 20, static=["size"])
@@ -206,10 +191,11 @@ def _corners(start: Array, extent: Array, bins: int, ratio: int, size: Any) -> _
     limit = jnp.asarray(size, width.dtype)
     counts = (order < count) & (place >= -1) & (place <= limit)
     place = jnp.clip(place, 0, limit - 1)
-    low = jnp.floor(place)
-    sides = [(low, 1 - (place - low)), (jnp.minimum(low + 1, limit - 1), place - low)]
-    met = [counts & (side.astype(np.int32) == pixels) for side, _ in sides]
-    weight = [jnp.broadcast_to(w, m.shape) for (_, w), m in zip(sides, met, strict=True)]
+    linear = kernel("linear")
+    near, distance = neighbours(place, linear.radius)
+    near = jnp.minimum(near, jnp.asarray(size - 1, np.int32))
+    met = [counts & (near[..., k] == pixels) for k in range(2)]
+    weight = [jnp.broadcast_to(linear.weight(distance[..., k]), m.shape) for k, m in enumerate(met)]
     ends = jnp.stack([first, first + (count - 1).astype(width.dtype) * step])
     outside = ((ends < -1) | (ends > limit)).any(0).reshape(bins)
     return _Corners(jnp.concatenate(weight, 1), jnp.concatenate(met, 1), outside, count)
@@ -220,24 +206,28 @@ def _mean(image: Array, rows: _Corners, columns: _Corners) -> Array:
         total = jnp.where(corners.met, corners.weight, 0).sum(1)
         return total / jnp.maximum(corners.samples, 1).astype(total.dtype)
 
-    lines = jnp.einsum("ph,chw->cpw", shares(rows), image, precision=lax.Precision.HIGHEST)
-    return jnp.einsum("cpw,qw->cpq", lines, shares(columns), precision=lax.Precision.HIGHEST)
+    return contracted(
+        shares(columns), contracted(shares(rows), image, "ph,chw->cpw"), "qw,cpw->cpq"
+    )
 
 
 def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
-    """The largest weighted corner: with the largest weight if positive, else the smallest."""
+    """The largest weighted corner: with the largest weight if positive, else the smallest.
+
+    It is NaN where a corner with a weight is.
+    """
 
     def reduce(values: Array, corners: _Corners, sign: int) -> Array:
         """The largest of ``[..., pixels]`` with weights, over those met: ``[..., bins]``."""
         weight = jnp.where(corners.met, corners.weight, -np.inf if sign > 0 else np.inf)
         weight = weight.max(1) if sign > 0 else weight.min(1)
         values, valid = values[..., None, :], corners.met.any(1)
-        valid = valid & (values > -np.inf)
-        product = jnp.where(valid, values, 0) * jnp.where(valid, weight, 0)
+        valid = valid & (values != -np.inf)
+        product = weighted(jnp.where(valid, values, 0), jnp.where(valid, weight, 0))
         return jnp.where(valid, product, -np.inf).max(-1)
 
     candidates = []
-    for sign, chosen in ((1, image >= 0), (-1, image < 0)):
+    for sign, chosen in ((1, (image >= 0) | jnp.isnan(image)), (-1, image < 0)):
         lines = reduce(jnp.where(chosen, image, -np.inf), columns, sign)
         candidates.append(reduce(jnp.swapaxes(lines, 1, 2), rows, sign))
     best = jnp.swapaxes(jnp.maximum(*candidates), 1, 2)
@@ -246,28 +236,9 @@ def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
     return jnp.where(sampled, jnp.where(outside, jnp.maximum(best, 0), best), 0)
 
 
-@register("RoiAlign", 10)
-def roi_align_10(
-    x: ArrayLike,
-    rois: ArrayLike,
-    batch_indices: ArrayLike,
-    /,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Array:
-    """RoiAlign of regions that are not shifted by half a pixel, and of at least one pixel."""
-    return roi_align(
-        x,
-        rois,
-        batch_indices,
-        coordinate_transformation_mode="output_half_pixel",
-        mode=mode,
-        output_height=output_height,
-        output_width=output_width,
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-    )
+roi_align_10 = older(
+    roi_align,
+    10,
+    fixed={"coordinate_transformation_mode": "output_half_pixel"},
+    note="Regions are not shifted by half a pixel, and have at least one pixel.",
+)

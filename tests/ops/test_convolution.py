@@ -348,3 +348,17 @@ def test_deform_conv_errors():
     x, w, offset = np.ones((1, 3, 2), np.float32), np.ones((1, 3, 1), np.float32), X[..., :2]
     with pytest.raises(InvalidModelError, match="expected multiples of group=1, offset_group=2"):
         ops.deform_conv(x, w, offset, offset_group=2)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_deform_conv_lets_nothing_in_from_outside_of_a_support(bad):
+    x, w = np.array([[[1, 2, bad, 4, 5]]], np.float32), np.ones((1, 1, 1), np.float32)
+    offset = np.array([[[0, 0, 0, -0.5, 0]]], np.float32)
+    y = np.asarray(ops.deform_conv(x, w, offset))[0, 0]
+    assert [*np.flatnonzero(~np.isfinite(y))] == [2, 3]
+    mask = np.array([[[1, 1, 0, 0, 1]]], np.float32)
+    helpers.assert_close(ops.deform_conv(x, w, offset, None, mask), np.float32([[[1, 2, 0, 0, 5]]]))
+    with pytest.raises(InvalidModelError, match=r"offset has shape .*, expected \(1, 1, 5\)"):
+        ops.deform_conv(x, w, offset[..., :4])
+    with pytest.raises(InvalidModelError, match=r"mask has shape .*, expected \(1, 1, 5\)"):
+        ops.deform_conv(x, w, offset, None, mask[..., :4])

@@ -1,5 +1,7 @@
 """Resize and Upsample: coordinates, modes, versions, types, symbolic sizes, derivatives."""
 
+import operator
+import re
 from typing import Any
 
 import jax
@@ -252,6 +254,62 @@ def test_symbolic_sizes_that_cannot_be():
         export.export(jax.jit(keep))(spec)
 
 
+@pytest.mark.parametrize("scale", [2, 0.5, 4 / 3, 5 / 3, 1.1, 0.1, 0.6, 2 / 3, 7 / 3, 1 / 49, 0.3])
+def test_symbolic_lengths_are_those_of_fixed_sizes(scale):
+    def length(shape: str, constraints: tuple[str, ...] = ()) -> Any:
+        (size,) = export.symbolic_shape(shape, constraints=constraints)
+        spec = jax.ShapeDtypeStruct((size,), np.float32)
+        return jax.eval_shape(lambda x: ops.resize(x, None, floats([scale])), spec).shape[0]
+
+    try:
+        symbolic, last = length("S"), 40
+    except StaticValueError as error:  # the message says up to which size they agree
+        (constraint,) = re.findall(r'constraints=\["(.*)"\]', str(error))
+        symbolic, last = length("S", (constraint,)), int(constraint.removeprefix("S<="))
+    for size in range(1, last + 1):
+        formula = {"S": size, "floordiv": operator.floordiv}
+        fixed = ops.resize(np.zeros(size, np.float32), None, floats([scale]))
+        assert eval(str(symbolic), formula) == fixed.shape[0], size
+
+
+def test_a_scale_that_single_precision_rounds_down_needs_a_bound():
+    spec = jax.ShapeDtypeStruct(export.symbolic_shape("S"), np.float32)
+    assert ops.resize(np.zeros(27, np.float32), None, floats([7 / 3])).shape == (62,)
+    with pytest.raises(StaticValueError, match=r"size S above 26: .*constraints=\[\"S<=26\"\]"):
+        jax.eval_shape(lambda x: ops.resize(x, None, floats([7 / 3])), spec)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize(
+    ("options", "reached"),
+    [
+        ({"mode": "linear"}, [5, 6, 7, 8]),
+        ({"mode": "cubic"}, [3, 4, 5, 6, 7, 8, 9, 10]),
+        ({"mode": "linear", "antialias": 1}, [5, 6, 7, 8]),
+        ({"mode": "linear", "coordinate_transformation_mode": "align_corners"}, [5, 6, 7, 8]),
+        ({"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, [5, 6, 7]),
+        ({"mode": "cubic", "exclude_outside": 1}, [3, 4, 5, 6, 7, 8, 9, 10]),
+    ],
+)
+def test_what_is_not_finite_stays_in_its_support(bad, options, reached):
+    x = floats([1, 2, 3, bad, 5, 6, 7])
+    y = resize(x, [2], **options)
+    assert [*np.flatnonzero(~np.isfinite(y))] == reached
+    finite = resize(np.where(np.isfinite(x), x, 0), [2], **options)
+    assert_close(np.delete(y, reached), np.delete(finite, reached))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_what_is_not_finite_stays_in_its_support_where_an_axis_shrinks(mode):
+    x = np.arange(24, dtype=np.float32)
+    x[20] = np.inf
+    y = resize(x, [0.25], mode=mode, antialias=1)
+    reached = [4, 5] if mode == "linear" else [3, 4, 5]
+    assert [*np.flatnonzero(~np.isfinite(y))] == reached
+    upsampled = run_node("Upsample", [x, floats([2])], opset=9, mode="linear")[0]
+    assert [*np.flatnonzero(~np.isfinite(upsampled))] == [39, 40, 41]
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_gradients(mode):
     @jax.jit
@@ -289,7 +347,7 @@ def test_derivative_of_nearest_counts_the_copies():
         (
             {"scales": [2.0]},
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
-            "roi has 1 entries, expected 2",
+            "roi has 0 entries, expected 2",
         ),
         ({"sizes": [2]}, {"keep_aspect_ratio_policy": "fit"}, "policy 'fit' is unknown"),
     ],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -277,3 +278,45 @@ def test_symbolic_shapes():
     sampled = ops.grid_sample(x, ops.affine_grid(theta, ints([2, 1, 4, 2])))
     assert_close(got[0], sampled, scale=10)
     assert_close(got[1], ops.roi_align(x, boxes, images, output_width=2), scale=10)
+
+
+BAD = [np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(
+    ("mode", "reached"), [("nearest", [1, 2, 3]), ("linear", [1, 2, 3]), ("cubic", [1, 2, 3, 4])]
+)
+def test_grid_sample_lets_nothing_in_from_outside_of_a_support(bad, mode, reached):
+    x = np.array([[[1, 2, bad, 4, 5, 6]]], np.float32)
+    centers = np.array([0, 1.5, 2, 2.25, 3.5, 5], np.float32)  # of pixels where whole
+    grid = (centers / 5 * 2 - 1).reshape(1, -1, 1)
+    sample = lambda grid: ops.grid_sample(x, grid, mode=mode, align_corners=1)
+    y = np.asarray(sample(grid))[0, 0]
+    assert [*np.flatnonzero(~np.isfinite(y))] == reached
+    slopes = np.asarray(jax.grad(lambda g: sample(g)[0, 0, jnp.array([0, 5])].sum())(grid))
+    assert np.isfinite(slopes).all()
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_lets_nothing_in_from_outside_of_a_support(bad, ratio, mode):
+    x = np.ones((1, 1, 6, 6), np.float32)
+    x[0, 0, 4, 1] = bad
+    rois, images = np.array([[0, 0, 5, 5]], np.float32), np.zeros(1, np.int64)
+    options = {"mode": mode, "output_height": 5, "output_width": 5, "sampling_ratio": ratio}
+    y = ops.roi_align(
+        x, rois, images, **options, coordinate_transformation_mode="output_half_pixel"
+    )
+    reached = np.zeros((5, 5), bool)
+    reached[3:5, 0:2] = mode == "avg" or bad != -np.inf  # samples lie at halves or quarters
+    assert np.array_equal(~np.isfinite(np.asarray(y)[0, 0]), reached)
+    assert_close(
+        np.asarray(y)[0, 0][~reached].max(), np.float32(1) if mode == "avg" else y[0, 0, 0, 4]
+    )
+
+
+def test_grid_sample_refuses_another_batch_size():
+    with pytest.raises(InvalidModelError, match="grid has batch size 2, expected 1"):
+        ops.grid_sample(np.ones((1, 1, 2, 2), np.float32), np.zeros((2, 1, 1, 2), np.float32))
