@@ -295,7 +295,7 @@ def test_grid_sample_lets_nothing_in_from_outside_of_a_support(bad, mode, reache
     y = np.asarray(sample(grid))[0, 0]
     assert [*np.flatnonzero(~np.isfinite(y))] == reached
     slopes = np.asarray(jax.grad(lambda g: sample(g)[0, 0, jnp.array([0, 5])].sum())(grid))
-    assert np.isfinite(slopes).all()
+    assert np.isfinite(slopes[0, [0, 5]]).all()
 
 
 @pytest.mark.parametrize("bad", BAD)
