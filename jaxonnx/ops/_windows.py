@@ -59,7 +59,7 @@ def place(
 
     Raises:
         InvalidModelError: if an attribute has not one element (pads: two) per spatial dimension,
-            or ``auto_pad`` is unknown.
+            a length or a step is not positive, or ``auto_pad`` is unknown.
     """
     rank = len(sizes)
     lengths = [("kernel_shape", kernel, rank), ("strides", strides, rank)]
@@ -69,6 +69,8 @@ def place(
                 f"{name} has {len(given)} elements {tuple(given)}, expected {length} for {rank} "
                 "spatial dimensions"
             )
+        if name != "pads" and given is not None and any(n < 1 for n in given):
+            raise InvalidModelError(f"{name} is {tuple(given)}, expected positive numbers")
     strides, dilations = (tuple(s) if s is not None else (1,) * rank for s in (strides, dilations))
     begins_ends = (
         tuple(pads) if pads is not None and auto_pad in ("", "NOTSET") else (0,) * 2 * rank

@@ -69,6 +69,11 @@ def attention(
     if past_key is not None and nonpad_kv_seqlen is not None:
         raise InvalidModelError("past_key and nonpad_kv_seqlen cannot be given together")
     past = 0
+    if not same_dim(k.shape[2], v.shape[2]) or not same_dim(q.shape[-1], k.shape[-1]):
+        raise InvalidModelError(
+            f"Q, K and V have shapes {q.shape}, {k.shape} and {v.shape} per head, expected one "
+            "size of Q and K, and one length of K and V"
+        )
     if past_key is not None and past_value is not None:
         past = jnp.shape(past_key)[2]
         k = jnp.concatenate([past_key, k], axis=2)
@@ -286,7 +291,10 @@ def rotary_embedding(
     cos, sin = (_angles(c, position_ids, size // 2) for c in (cos_cache, sin_cache))
     cos, sin = (jnp.expand_dims(c, 2 if packed else 1) for c in (cos, sin))
     turned, rest = features[..., :size], features[..., size:]
-    a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else jnp.split(turned, 2, axis=-1)
+    if interleaved:
+        a, b = turned[..., ::2], turned[..., 1::2]
+    else:
+        a, b = turned[..., : size // 2], turned[..., size // 2 :]
     pair = [cos * a - sin * b, sin * a + cos * b]
     turned = (
         jnp.stack(pair, axis=-1).reshape(turned.shape)
@@ -303,7 +311,10 @@ def _angles(cache: ArrayLike, positions: ArrayLike | None, width: Any) -> Array:
         raise InvalidModelError(f"the cache has shape {cache.shape}, expected {width} columns")
     if positions is None:
         return cache
-    return jnp.take(cache, jnp.asarray(positions).astype(np.int32), axis=0, mode="clip")
+    rows = jnp.asarray(positions).astype(np.int32)
+    if same_dim(rows.size, 0):  # of an empty cache too
+        return jnp.zeros((*rows.shape, width), cache.dtype)
+    return jnp.take(cache, rows, axis=0, mode="clip")
 
 
 @register("LinearAttention", 27)

@@ -41,7 +41,7 @@ def conv(
         InvalidModelError: if ranks, channels or groups do not fit.
     """
     x, w = jnp.asarray(x), jnp.asarray(w)
-    _check_weight(x, w, kernel_shape, channels=w.shape[1] * group)
+    _check_weight(x, w, kernel_shape, group, channels=w.shape[1] * group)
     if w.shape[0] % group:
         raise InvalidModelError(f"W gives {w.shape[0]} channels, expected a multiple of {group=}")
     found = place(
@@ -83,7 +83,7 @@ def conv_transpose(
         InvalidModelError: if ranks, channels or groups do not fit.
     """
     x, w = jnp.asarray(x), jnp.asarray(w)
-    _check_weight(x, w, kernel_shape, channels=w.shape[0])
+    _check_weight(x, w, kernel_shape, group, channels=w.shape[0])
     if w.shape[0] % group:
         raise InvalidModelError(f"X has {w.shape[0]} channels, expected a multiple of {group=}")
     sizes, rank = x.shape[2:], x.ndim - 2
@@ -144,7 +144,11 @@ def _per_dimension(name: str, given: Sequence[int] | None, rank: int) -> tuple[i
     return None if given is None else tuple(given)
 
 
-def _check_weight(x: Array, w: Array, kernel_shape: Sequence[int] | None, *, channels: int) -> None:
+def _check_weight(
+    x: Array, w: Array, kernel_shape: Sequence[int] | None, group: int, *, channels: int
+) -> None:
+    if group < 1:
+        raise InvalidModelError(f"group is {group}, expected a positive number")
     if w.ndim != x.ndim:
         raise InvalidModelError(f"W has rank {w.ndim}, expected {x.ndim}, the rank of X {x.shape}")
     if kernel_shape is not None and tuple(kernel_shape) != w.shape[2:]:
@@ -260,7 +264,7 @@ def deform_conv(
         InvalidModelError: if ranks, channels or groups do not fit.
     """
     x, w, offset = jnp.asarray(x), jnp.asarray(w), jnp.asarray(offset)
-    _check_weight(x, w, kernel_shape, channels=w.shape[1] * group)
+    _check_weight(x, w, kernel_shape, group, channels=w.shape[1] * group)
     if w.shape[0] % group or w.shape[1] * group % offset_group:
         raise InvalidModelError(
             f"W has shape {w.shape}, expected multiples of {group=}, {offset_group=}"

@@ -1,5 +1,7 @@
 """Matrix products and determinants."""
 
+import re
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -13,13 +15,31 @@ from jaxonnx.ops._precision import widened
 
 __all__ = ["det", "einsum", "gemm", "matmul"]
 
+_TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
+_EQUATION = re.compile(rf"{_TERM}(,{_TERM})*(->{_TERM})?")
+
 _MATRIX = 2
 """The rank of a matrix."""
 
 
 @register("MatMul", 1, 9, 13, padding=_padding.matmul, weights=["b"])
 def matmul(a: ArrayLike, b: ArrayLike, /) -> Array:
-    """Matrix product as of ``numpy.matmul``. Integers are exact, modulo the size of their type."""
+    """Matrix product as of ``numpy.matmul``. Integers are exact, modulo the size of their type.
+
+    Raises:
+        InvalidModelError: if the inner sizes differ.
+    """
+    inner, rows = jnp.shape(a)[-1:], (jnp.shape(b)[-2:] or (None,))[0]
+    if not inner or rows is None or not same_dim(inner[0], rows):
+        shapes = f"{jnp.shape(a)} and {jnp.shape(b)}"
+        raise InvalidModelError(f"A and B have shapes {shapes}: the inner sizes differ")
+    batches = [s for s in (jnp.shape(a)[:-2], jnp.shape(b)[:-2]) if s]
+    for one, other in zip(*map(reversed, batches), strict=False) if len(batches) > 1 else ():
+        if not (same_dim(one, other) or same_dim(one, 1) or same_dim(other, 1)):
+            raise InvalidModelError(
+                f"A and B have shapes {jnp.shape(a)} and {jnp.shape(b)}: {one} and {other} do not "
+                "broadcast"
+            )
     return jnp.matmul(a, b)
 
 
@@ -45,6 +65,11 @@ def gemm(
     a, b = jnp.asarray(a), jnp.asarray(b)
     if (a.ndim, b.ndim) != (_MATRIX, _MATRIX):
         raise InvalidModelError(f"A and B have shapes {a.shape} and {b.shape}, expected matrices")
+    if not same_dim(a.shape[0 if transA else 1], b.shape[1 if transB else 0]):
+        raise InvalidModelError(
+            f"A and B have shapes {a.shape} and {b.shape} with {transA=} and {transB=}: the inner "
+            "sizes differ"
+        )
     # Contracted where it lies: for one row, a transposed weight costs XLA:CPU 30 times the product.
     contract = ((0 if transA else 1,), (1 if transB else 0,))
     product = _scaled(lax.dot_general(a, b, (contract, ((), ()))), alpha)
@@ -99,6 +124,8 @@ def einsum(*inputs: ArrayLike, equation: str) -> Array:
             ellipses stand for different numbers of dimensions.
     """
     equation = equation.replace(" ", "")
+    if not _EQUATION.fullmatch(equation):
+        raise InvalidModelError(f"{equation!r}, expected letters and ellipses as terms")
     terms = equation.split("->")[0].split(",")
     if len(terms) != len(inputs):
         raise InvalidModelError(f"{equation!r} has {len(terms)} terms, but {len(inputs)} inputs")

@@ -45,6 +45,23 @@ def _windowed(x: Any, initial: Any, reducer: Any, found: Windows) -> Any:
     )
 
 
+def _pools(sizes: Sequence[Any], kernel: Sequence[int], **attributes: Any) -> Windows:
+    """The windows of a pool, none of which may lie in the padding alone.
+
+    Raises:
+        InvalidModelError: as :func:`place`, and for pads of the length of the window or more.
+    """
+    stated = place(sizes, kernel, **attributes | {"ceil_mode": 0})
+    explicit = attributes.get("pads") is not None and attributes["auto_pad"] in ("", "NOTSET")
+    if explicit and any(
+        n >= e for e, ends in zip(stated.extents, stated.pads, strict=True) for n in ends
+    ):
+        raise InvalidModelError(
+            f"pads are {tuple(attributes['pads'])}, expected less than windows of {stated.extents}"
+        )
+    return place(sizes, kernel, **attributes)
+
+
 def _lowest(dtype: Any) -> Any:
     return np.array(-np.inf if jnp.issubdtype(dtype, np.inexact) else jnp.iinfo(dtype).min, dtype)
 
@@ -100,7 +117,7 @@ def max_pool(
             or ``auto_pad`` is unknown.
     """
     x = jnp.asarray(x)
-    found = place(
+    found = _pools(
         x.shape[2:],
         kernel_shape,
         auto_pad=auto_pad,
@@ -143,7 +160,7 @@ def average_pool(
     """
     wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
     options = {"auto_pad": auto_pad, "pads": pads, "strides": strides, "dilations": dilations}
-    found = place(wide.shape[2:], kernel_shape, **options, ceil_mode=ceil_mode)
+    found = _pools(wide.shape[2:], kernel_shape, **options, ceil_mode=ceil_mode)
     stated = place(wide.shape[2:], kernel_shape, **options)
     sizes, counted = wide.shape[2:], found
     if count_include_pad:
@@ -180,7 +197,7 @@ def lp_pool(
         InvalidModelError: as :func:`max_pool`.
     """
     wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
-    found = place(
+    found = _pools(
         wide.shape[2:],
         kernel_shape,
         auto_pad=auto_pad,

@@ -9,9 +9,10 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.define.known import same_dim
+from jaxonnx.define.known import as_dims, is_known, same_dim, shape_is_symbolic
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._axes import same_shape
 from jaxonnx.ops.activation import (
     elu,
     hard_sigmoid,
@@ -58,7 +59,8 @@ def rnn(
 
     Raises:
         InvalidModelError: if the direction or an activation is unknown, activations are too few,
-            or the weights have another number of directions or another hidden size.
+            weights do not fit X, the direction and the hidden size, or a known length is longer
+            than the time.
     """
     del output_sequence  # opset 1: whether Y is wanted, which the node's outputs say too
     return _layer(
@@ -66,6 +68,7 @@ def rnn(
         _functions(activations, 1, activation_alpha, activation_beta, clip),
         (x, w, r, b, sequence_lens),
         [initial_h],
+        gates=1,
         direction=direction,
         hidden_size=hidden_size,
         layout=layout,
@@ -111,6 +114,7 @@ def gru(
         _functions(names, 2, activation_alpha, activation_beta, clip),
         (x, w, r, b, sequence_lens),
         [initial_h],
+        gates=3,
         direction=direction,
         hidden_size=hidden_size,
         layout=layout,
@@ -172,6 +176,7 @@ def lstm(
         _functions(names, 3, activation_alpha, activation_beta, clip),
         (x, w, r, b, sequence_lens),
         [initial_h, initial_c],
+        gates=4,
         peepholes=None if p is None else jnp.asarray(p),
         direction=direction,
         hidden_size=hidden_size,
@@ -217,6 +222,7 @@ def _layer(
     initial: Sequence[ArrayLike | None],
     *,
     peepholes: Array | None = None,
+    gates: int,
     direction: str,
     hidden_size: int | None,
     layout: int,
@@ -236,10 +242,12 @@ def _layer(
         raise InvalidModelError(
             f"R has shape {r.shape}, but direction is {direction!r} and hidden_size {hidden_size}"
         )
+    _check_sizes(x, w, r, b, gates * size)
     swap = (lambda a: jnp.swapaxes(a, 0, 1)) if layout else jnp.asarray
     x, states = swap(x), [None if s is None else swap(s) for s in initial]
     valid = None
     if lengths is not None:
+        _check_lengths(lengths, x)
         valid = (jnp.arange(x.shape[0], dtype=np.int32)[:, None] < lengths)[..., None]
         x = jnp.where(valid, x, 0)  # beyond the end there may be NaN
     b = jnp.zeros((len(backward), 2 * w.shape[1]), x.dtype) if b is None else jnp.asarray(b)
@@ -257,6 +265,34 @@ def _layer(
     y = y.transpose(2, 0, 1, 3) if layout else y
     results = (y, *(swap(jnp.stack(state)) for state in zip(*lasts, strict=True)))
     return results[:outputs] if outputs > 1 else y
+
+
+def _check_sizes(x: Array, w: Array, r: Array, b: ArrayLike | None, rows: int) -> None:
+    """Refuse weights that do not fit ``x`` and the ``rows`` of all gates."""
+    directions, _, size = r.shape
+    expected = {
+        "W": (w, (directions, rows, x.shape[-1])),
+        "R": (r, (directions, rows, size)),
+        "B": (b, (directions, 2 * rows)),
+    }
+    for name, (given, shape) in expected.items():
+        if given is not None and not same_shape(jnp.shape(given), shape):
+            raise InvalidModelError(f"{name} has shape {jnp.shape(given)}, expected {shape}")
+
+
+def _check_lengths(lengths: ArrayLike, x: Array) -> None:
+    """Refuse lengths that are not one for each sequence of (time, batch, size), within its time."""
+    times, batch, _ = x.shape
+    if not same_shape(jnp.shape(lengths), (batch,)):
+        raise InvalidModelError(
+            f"sequence_lens has shape {jnp.shape(lengths)}, expected ({batch},)"
+        )
+    if is_known(lengths) and not shape_is_symbolic((times,)):
+        outside = [n for n in as_dims(lengths) if not 0 <= n <= times]
+        if outside:
+            raise InvalidModelError(
+                f"sequence_lens has {outside[0]}, expected lengths in [0, {times}]"
+            )
 
 
 def _scan(

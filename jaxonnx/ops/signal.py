@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
-from jaxonnx.define.known import as_dims
+from jaxonnx.define.known import as_dims, shape_is_symbolic
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 
@@ -110,6 +110,8 @@ def stft(
             raise InvalidModelError(f"window has shape {jnp.shape(window)}, expected ({size},)")
         window = jnp.asarray(window).astype(_wide(x.dtype))
     (step,) = as_dims(frame_step)
+    if shape_is_symbolic((step,)) or step < 1:
+        raise InvalidModelError(f"frame_step is {step}, expected a positive number")
     starts = jnp.arange((x.shape[1] - size) // step + 1, dtype=np.int32) * step
     cut = jax.vmap(lambda s: lax.dynamic_slice_in_dim(x, s, size, axis=1), out_axes=1)
     frames = _complex(cut(starts))
@@ -138,6 +140,8 @@ def _wide(dtype: Any) -> np.dtype:
 
 def _complex(x: Array) -> Array:
     """The complex array, or the real one, whose parts are in the last dimension of ``x``."""
+    if x.ndim == 0 or x.shape[-1] not in (1, 2):
+        raise InvalidModelError(f"shape {x.shape}, expected 1 or 2 parts in the last dimension")
     x = x.astype(_wide(x.dtype))
     if x.shape[-1] == 1:
         return x[..., 0]

@@ -357,7 +357,9 @@ def test_deform_conv_lets_nothing_in_from_outside_of_a_support(bad):
     y = np.asarray(ops.deform_conv(x, w, offset))[0, 0]
     assert [*np.flatnonzero(~np.isfinite(y))] == [2, 3]
     mask = np.array([[[1, 1, 0, 0, 1]]], np.float32)
-    helpers.assert_close(ops.deform_conv(x, w, offset, None, mask), np.float32([[[1, 2, 0, 0, 5]]]))
+    helpers.assert_close(
+        ops.deform_conv(x, w, offset, None, mask), np.array([[[1, 2, 0, 0, 5]]], np.float32)
+    )
     with pytest.raises(InvalidModelError, match=r"offset has shape .*, expected \(1, 1, 5\)"):
         ops.deform_conv(x, w, offset[..., :4])
     with pytest.raises(InvalidModelError, match=r"mask has shape .*, expected \(1, 1, 5\)"):
