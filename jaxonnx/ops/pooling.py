@@ -51,7 +51,8 @@ def _pools(sizes: Sequence[Any], kernel: Sequence[int], **attributes: Any) -> Wi
     Raises:
         InvalidModelError: as :func:`place`, and for pads of the length of the window or more.
     """
-    stated = place(sizes, kernel, **attributes | {"ceil_mode": 0})
+    unextended: dict[str, Any] = {**attributes, "ceil_mode": 0}
+    stated = place(sizes, kernel, **unextended)
     explicit = attributes.get("pads") is not None and attributes["auto_pad"] in ("", "NOTSET")
     if explicit and any(
         n >= e for e, ends in zip(stated.extents, stated.pads, strict=True) for n in ends
@@ -159,7 +160,12 @@ def average_pool(
         InvalidModelError: as :func:`max_pool`.
     """
     wide, dtype = widened(jnp.asarray(x)), jnp.result_type(x)
-    options = {"auto_pad": auto_pad, "pads": pads, "strides": strides, "dilations": dilations}
+    options: dict[str, Any] = {
+        "auto_pad": auto_pad,
+        "pads": pads,
+        "strides": strides,
+        "dilations": dilations,
+    }
     found = _pools(wide.shape[2:], kernel_shape, **options, ceil_mode=ceil_mode)
     stated = place(wide.shape[2:], kernel_shape, **options)
     sizes, counted = wide.shape[2:], found

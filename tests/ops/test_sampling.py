@@ -305,7 +305,12 @@ def test_roi_align_lets_nothing_in_from_outside_of_a_support(bad, ratio, mode):
     x = np.ones((1, 1, 6, 6), np.float32)
     x[0, 0, 4, 1] = bad
     rois, images = np.array([[0, 0, 5, 5]], np.float32), np.zeros(1, np.int64)
-    options = {"mode": mode, "output_height": 5, "output_width": 5, "sampling_ratio": ratio}
+    options: dict[str, Any] = {
+        "mode": mode,
+        "output_height": 5,
+        "output_width": 5,
+        "sampling_ratio": ratio,
+    }
     y = ops.roi_align(
         x, rois, images, **options, coordinate_transformation_mode="output_half_pixel"
     )
