@@ -49,7 +49,8 @@ def schemas(domain: str) -> dict[str, list[int]]:
 def from_definition(name: str, version: int, domain: str) -> bool:
     """Whether a version without a function of its own runs from its definition in the schema."""
     schema: Any = onnx.defs.get_schema(name, version, domain)
-    if not schema.has_function or any(a.required for a in schema.attributes.values()):
+    has_body = schema.has_function or schema.has_context_dependent_function
+    if not has_body or any(a.required for a in schema.attributes.values()):
         return False
     inputs = [f"x{k}" for k in range(schema.min_input)]
     outputs = [f"y{k}" for k in range(schema.min_output)]

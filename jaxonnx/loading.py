@@ -24,6 +24,7 @@ def build_plan(
     constants: Mapping[str, Any],
     trainable: Sequence[str],
     frozen: Sequence[str],
+    missing: dict[str, list[str]] | None = None,
 ) -> tuple[Plan, dict[str, np.ndarray]]:
     """The plan of a model and the values of its weights by name.
 
@@ -32,9 +33,11 @@ def build_plan(
         constants: values that replace graph inputs.
         trainable: patterns of names of values that are weights whatever their use.
         frozen: patterns of names of values that are not.
+        missing: receives what is to be said of operators that are missing here, with the places of
+            their nodes. Without it they are an error.
     """
     proto, folders = read(source)
-    graph = read_graph(proto, folders)
+    graph = read_graph(proto, folders, missing)
     inputs = tuple(spec_of(i) for i in proto.graph.input)
     graph, inputs = _fix(graph, inputs, constants)
     graph = prune(split_labels(graph))

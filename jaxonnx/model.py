@@ -12,11 +12,12 @@ import onnx
 from jax import core
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Options, Plan, Spec
+from jaxonnx.graph.plan import Options, Spec
 from jaxonnx.graph.roles import near
 from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
 from jaxonnx.run.executor import is_inside_a_trace
+from jaxonnx.run.parameters import check_parameters
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
 
@@ -107,7 +108,8 @@ class Model:
         """The outputs for these inputs.
 
         Raises:
-            InputError: if a name, the count, a dtype, a rank or a size is wrong.
+            InputError: if a name, the count, a dtype, a rank or a size is wrong, of an input or of
+                a parameter.
             StaticValueError: if an input that decides shapes is traced.
             DataDependentShapeError: if the shape of a result depends on values inside a trace, or
                 there are more results than a bound.
@@ -124,11 +126,11 @@ class Model:
             **kwargs: inputs by ONNX name.
 
         Raises:
-            InputError: also if a parameter is missing or unknown.
+            InputError: also if a parameter is missing or unknown, or of another dtype or shape.
             JaxonnxError: as a call of the model.
         """
         plan = self._program.plan
-        _check_names(params, plan)
+        check_parameters(params, plan)
         leaves = (*(params[n] for n in plan.params), *self._large)
         other = {n: v for n, v in params.items() if n not in self._params}
         inside = is_inside_a_trace((*leaves, *other.values()))
@@ -136,7 +138,11 @@ class Model:
 
     @functools.cached_property
     def _leaves(self) -> tuple[Any, ...]:
-        """What the executor takes by position; kept, since a call costs less than to build it."""
+        """What the executor takes by position, checked: a model may be built of any leaves.
+
+        It is kept, since a call costs less than to build it.
+        """
+        check_parameters(self._params, self._program.plan)
         return (*self._params.values(), *self._large)
 
     @functools.cached_property
@@ -174,13 +180,7 @@ class Model:
         unknown = [n for n in params if n not in self._params]
         if unknown:
             raise InputError(f"no weight is called {unknown[0]!r}{near(unknown[0], self._params)}")
-        for name, value in params.items():
-            old = self._params[name]
-            if np.shape(value) != np.shape(old) or jnp.result_type(value) != old.dtype:
-                raise InputError(
-                    f"parameter {name!r}: {jnp.result_type(value)}{list(np.shape(value))}, "
-                    f"expected {old.dtype}{list(np.shape(old))}"
-                )
+        check_parameters(params, self._program.plan, all_weights=False)
         return Model({**self._params, **params}, self._program, self._constants)
 
     def inference(self) -> "Model":
@@ -290,19 +290,3 @@ jax.export.register_pytree_node_serialization(
     serialize_auxdata=lambda static: bytes([static[1]]) + static[0].encode(),
     deserialize_auxdata=lambda data: (Program.decode(data[1:]), bool(data[0])),
 )
-
-
-def _check_names(params: Mapping[str, Any], plan: Plan) -> None:
-    """Refuse a mapping that lacks a weight, or names what is not stored or decides a shape."""
-    faults = [f"{n!r} is missing" for n in plan.params if n not in params]
-    for name in params:
-        if name not in plan.stored:
-            faults.append(f"{name!r} is no stored value{near(name, plan.stored)}")
-        elif plan.stored[name].fixed:
-            faults.append(f"{name!r} decides a shape, so it cannot be replaced")
-    if faults:
-        raise InputError(f"params: {'; '.join(faults[:_LISTED])}")
-
-
-_LISTED = 5
-"""The most faults that a message lists."""

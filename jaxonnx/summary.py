@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 from rich.text import Text
 
+from jaxonnx.graph import facts
 from jaxonnx.graph.plan import Plan, Spec
 
 _USERS = 3
@@ -94,10 +95,16 @@ def _cells(spec: Spec) -> tuple[str, str, str]:
 
 def _operators(plan: Plan) -> Table:
     nodes = [*plan.graph.all_nodes]
-    made = table(f"Operators: {len(nodes):,} nodes", ("operator", "version", "nodes"), ("nodes",))
+    columns = ["operator", "version", "nodes"]
+    columns += [""] if any(facts.missing(n) is not None for n in nodes) else []
+    made = table(f"Operators: {len(nodes):,} nodes", columns, ("nodes",))
     counts = collections.Counter((n.domain, n.op_type, n.version) for n in nodes)
-    for (domain, op_type, version), count in sorted(counts.items(), key=lambda c: (-c[1], c[0])):
-        add_row(made, f"{domain}::{op_type}" if domain else op_type, version, count)
+    lacks = {(n.domain, n.op_type, n.version) for n in nodes if facts.missing(n) is not None}
+    for key, count in sorted(counts.items(), key=lambda c: (-c[1], c[0])):
+        domain, op_type, version = key
+        title = f"{domain}::{op_type}" if domain else op_type
+        note = ["MISSING" if key in lacks else ""] if lacks else []
+        add_row(made, title, version or "", count, *note)
     return made
 
 

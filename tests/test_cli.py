@@ -205,14 +205,40 @@ def test_a_file_that_is_no_array(elu, tmp_path):
     assert "is not an .npy file" in result.stderr
 
 
-def test_unsupported_operators_are_listed_briefly(tmp_path):
+@pytest.fixture
+def odd(tmp_path):
+    """A file with 39 nodes of an operator that is not here, of which the first has no name."""
     info = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
     names = ["x", *(f"v{k}" for k in range(40))]
     nodes = [helper.make_node("Odd", [a], [b], domain="own") for a, b in itertools.pairwise(names)]
     graph = helper.make_graph(nodes, "odd", [info], [onnx.ValueInfoProto(name="v39")])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "odd.onnx")
-    result = call("info", tmp_path / "odd.onnx")
+    return tmp_path / "odd.onnx"
+
+
+def test_info_marks_what_is_missing(odd):
+    result = call("info", odd)
+    assert result.exit_code == 0, result.output
+    assert "own::Odd" in result.stdout
+    assert "MISSING" in result.stdout
+    line = "missing: own::Odd: no operator of this name is known in domain 'own' (node giving 'v0'"
+    assert line in " ".join(result.stdout.split())
+
+
+def test_info_marks_nothing_where_all_is_there(elu):
+    assert "missing" not in call("info", elu).stdout.lower()
+
+
+def test_info_by_way_of_a_link(elu, tmp_path):
+    (tmp_path / "link.onnx").symlink_to(elu)
+    result = call("info", tmp_path / "link.onnx")
+    assert result.exit_code == 0, result.output
+    assert "link.onnx" in result.stdout
+
+
+def test_unsupported_operators_are_listed_briefly(odd):
+    result = call("run", odd)
     assert result.exit_code == 2
     assert "Odd" in result.stderr
     assert result.stderr.count("\n") < 15

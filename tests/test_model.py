@@ -14,7 +14,9 @@ from jax.sharding import Mesh, PartitionSpec
 from onnx import helper
 
 import jaxonnx
+from jaxonnx.errors import InputError
 from jaxonnx.run.outputs import Outputs
+from jaxonnx.run.parameters import check_parameters
 
 
 def mlp(seed: int = 0) -> onnx.ModelProto:
@@ -101,7 +103,7 @@ def test_replace_checks_names_and_shapes(model):
     assert_close(doubled(X).logits, 2 * np.asarray(model(X).logits))
     with pytest.raises(jaxonnx.errors.InputError, match="no weight is called 'w'"):
         model.replace({"w": 1})
-    with pytest.raises(jaxonnx.errors.InputError, match=r"'layer.0/b': float32\[3\], expected"):
+    with pytest.raises(jaxonnx.errors.InputError, match=r"'layer.0/b' is float32\[3\], expected"):
         model.replace({"layer.0/b": np.zeros(3, np.float32)})
 
 
@@ -235,3 +237,59 @@ def test_public_names():
     assert names == own | failures
     assert all(getattr(jaxonnx, n) is getattr(jaxonnx.errors, n) for n in failures)
     assert jaxonnx.__version__ in jaxonnx.__dict__.values()
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ones((3, 4)), r"'layer.0/w' is float64\[3, 4\], expected float32\[3, 4\]; a model"),
+        (np.ones((4, 3), np.float32), r"'layer.0/w' is float32\[4, 3\], expected float32\[3, 4\]$"),
+        (
+            jnp.ones((3, 4), jnp.bfloat16),
+            r"'layer.0/w' is bfloat16\[3, 4\].*p.astype\('float32'\), or load",
+        ),
+        ([[1.0]], r"'layer.0/w' is list, expected float32\[3, 4\]$"),
+        (1.0, r"'layer.0/w' is float, expected"),
+        (None, r"'layer.0/w' is NoneType, expected"),
+    ],
+)
+def test_parameters_of_another_type_or_shape(value, message, x64):
+    model = jaxonnx.load(mlp())
+    x = np.ones((2, 3), np.float32)
+    changed = {**model.params, "layer.0/w": value}
+    broken = jax.tree.map(lambda p: p, model)
+    broken._params["layer.0/w"] = value
+    calls = [
+        lambda: model.replace({"layer.0/w": value}),
+        lambda: model.apply(changed, x),
+        lambda: broken(x),
+    ]
+    with jax.enable_x64(x64):
+        for call in calls:
+            with pytest.raises(InputError, match=rf"^params: {message}"):
+                call()
+
+
+def test_parameters_cast_alone_say_what_to_do():
+    model = jax.tree.map(lambda p: p.astype(jnp.bfloat16), jaxonnx.load(mlp()))
+    x = np.ones((2, 3), np.float32)
+    for call in (model, jax.jit(model)):
+        with pytest.raises(InputError, match="cannot be cast alone: cast them back, for example"):
+            call(x)
+    back = jax.tree.map(lambda p: p.astype(jnp.float32), model)
+    assert back(x).logits.shape == (2, 2)
+
+
+def test_parameters_are_checked_once_per_model(monkeypatch):
+    counted = []
+
+    def check(*args, **options):
+        counted.append(args)
+        return check_parameters(*args, **options)
+
+    monkeypatch.setattr("jaxonnx.model.check_parameters", check)
+    model, x = jaxonnx.load(mlp()), np.ones((2, 3), np.float32)
+    for _ in range(3):
+        model(x)
+    assert len(counted) == 1

@@ -2,7 +2,7 @@
 
 import jax
 import pytest
-from helpers import assert_close, f32
+from helpers import assert_close, f32, text_model
 from onnx import parser
 
 import jaxonnx
@@ -162,3 +162,91 @@ def test_missing_producer_names_the_path():
             "(float[N] x) => (float[N] y) {"
             "  y = test.subgraphs.Call <body = b () => (float[N] r) { r = Neg(t) }> () }"
         )
+
+
+IF = """
+    (float[2] x, bool go) => (y) {{
+        [fork] {outputs} = If (go) <
+            then_branch = one ({inputs}) => ({then}) {{ a = Abs(x) b = Neg(x) }},
+            else_branch = two () => ({other}) {{ c = Neg(x) d = Abs(x) }}
+        >
+        y = Identity(r)
+    }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("r, s", "", "a", "c, d"), "its then_branch gives 1 output, expected 2"),
+        (("r, s", "", "a, b", "c"), "its else_branch gives 1 output, expected 2"),
+        (("r", "", "a, b", "c"), "its then_branch gives 2 outputs, expected 1"),
+        (("r", "float[2] q", "a", "c"), "its then_branch takes 1 input, expected 0"),
+    ],
+)
+def test_branches_that_do_not_fit(parts, message):
+    names = dict(zip(("outputs", "inputs", "then", "other"), parts, strict=True))
+    with pytest.raises(InvalidModelError, match=rf"node 'fork' \(If-16\): {message}"):
+        jaxonnx.load(text_model(IF.format(**names)))
+
+
+LOOP = """
+    (float[2] x, int64 n) => (y) {{
+        [repeat] {outputs} = Loop (n, , {carried}) <
+            body = step ({inputs}) => ({gives}) {{ g = Identity(go) v = Neg(x) w = Abs(x) }}
+        >
+        y = Identity(r)
+    }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("r, s", "x", "int64 k, bool go, float[2] u", "g, v"), "gives 2 outputs, expected 3"),
+        (("r", "x", "int64 k, bool go, float[2] u", "g, v, w"), "gives 3 outputs, expected 2"),
+        (("r", "x", "int64 k, bool go", "g, v"), "takes 2 inputs, expected 3"),
+        (("r", "x, x", "int64 k, bool go, float[2] u", "g, v"), "takes 3 inputs, expected 4"),
+        (
+            ("r", "x, x", "int64 k, bool go, float[2] u, float[2] t", "g, v"),
+            "1 outputs, expected at least 2, one for each carried value",
+        ),
+    ],
+)
+def test_bodies_of_loops_that_do_not_fit(parts, message):
+    names = dict(zip(("outputs", "carried", "inputs", "gives"), parts, strict=True))
+    with pytest.raises(InvalidModelError, match=rf"node 'repeat' \(Loop-16\): .*{message}"):
+        jaxonnx.load(text_model(LOOP.format(**names)))
+
+
+SCAN = """
+    (float[2] x, float[3] z) => (y) {{
+        [sweep] {outputs} = Scan <num_scan_inputs = {count},
+            body = step (float[2] u, float t) => ({gives}) {{ v = Neg(u) w = Identity(t) }}
+        > (x, z)
+        y = Identity(r)
+    }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (("r, s, q", 1, "v, w"), "its body gives 2 outputs, expected 3"),
+        (("r", 1, "v, w"), "its body gives 2 outputs, expected 1"),
+        (("r, s", 0, "v, w"), "num_scan_inputs is 0, expected 1 to 2"),
+        (("r, s", 3, "v, w"), "num_scan_inputs is 3, expected 1 to 2"),
+    ],
+)
+def test_bodies_of_scans_that_do_not_fit(parts, message):
+    names = dict(zip(("outputs", "count", "gives"), parts, strict=True))
+    with pytest.raises(InvalidModelError, match=rf"node 'sweep' \(Scan-16\): {message}"):
+        jaxonnx.load(text_model(SCAN.format(**names)))
+
+
+def test_bodies_that_fit():
+    branches = IF.format(outputs="r, s", inputs="", then="a, b", other="c, d")
+    steps = "int64 k, bool go, float[2] u"
+    loop = LOOP.format(outputs="r, s", carried="x", inputs=steps, gives="g, v, w")
+    for graph in (branches, loop, SCAN.format(outputs="r, s", count=1, gives="v, w")):
+        jaxonnx.load(text_model(graph))

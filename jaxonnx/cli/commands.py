@@ -15,7 +15,9 @@ from jaxonnx.cli import demo as demonstration
 from jaxonnx.cli import session
 from jaxonnx.cli.session import Clock, Difference
 from jaxonnx.errors import InputError, JaxonnxError
+from jaxonnx.loading import build_plan
 from jaxonnx.model import Model, load
+from jaxonnx.read.reader import listed
 
 app = typer.Typer(
     add_completion=False,
@@ -120,14 +122,23 @@ def run(
 
 @app.command()
 def info(model: File, debug: Debug = False) -> None:
-    """Show the inputs, outputs, operators and parameters of a model."""
+    """Show the inputs, outputs, operators and stored values of a model.
+
+    Operators that jaxonnx does not have are marked, and listed at the end.
+    """
     with _reported(debug):
         console, clock = _start()
-        loaded = _read(clock, model)
-        opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in loaded.opset.items())
+        missing: dict[str, list[str]] = {}
+        with clock.step("read"):
+            plan, params = build_plan(model, constants={}, trainable=(), frozen=(), missing=missing)
+        opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in plan.opsets.items())
         size = summary.size(model.stat().st_size)
         console.print(f"{model.name}: {size}, opset {opsets}", markup=False, highlight=False)
-        console.print(loaded.summary())
+        console.print(summary.Summary(plan, params))
+        for fault, places in missing.items():
+            console.print(
+                f"missing: {fault} (node {listed(places)})", markup=False, highlight=False
+            )
 
 
 @app.command()

@@ -71,7 +71,11 @@ class Operator:
     @functools.cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the positional parameters; a variadic one repeats the last name."""
-        positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        positional = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.VAR_POSITIONAL,
+        )
         return tuple(n for n, p in self.parameters.items() if p.kind in positional)
 
     @functools.cached_property

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from jaxonnx.define import registry
+from jaxonnx.define.dtypes import type_of
 from jaxonnx.define.schema import LEGACY_ATTRIBUTES, UNBOUNDED, Signature, newest_opset, onnx_schema
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.graph.plan import Graph, Node
@@ -143,6 +144,29 @@ def typed_body(node: Node, types: Sequence[onnx.TypeProto]) -> onnx.FunctionProt
     if not any(registry.normalize_domain(o.domain) == "" for o in function.opset_import):
         function.opset_import.add(version=onnx.defs.onnx_opset_version())
     return function
+
+
+def likely_types(node: Node) -> Sequence[onnx.TypeProto] | None:
+    """Types that a node's schema allows for its inputs; None where it gives no body for them."""
+    expected = signature(node)
+    if expected is None:
+        return None
+    chosen: dict[str, np.dtype] = {}
+    types = []
+    for position, name in enumerate(node.inputs):
+        formal = expected.input(position)
+        if not name or formal is None or formal.dtypes is None:
+            types.append(onnx.TypeProto())
+            continue
+        usual = [np.dtype(d) for d in (np.float32, np.int64) if np.dtype(d) in formal.dtypes]
+        dtype = chosen.setdefault(formal.variable, next(iter([*usual, *formal.dtypes])))
+        types.append(type_of(np.empty((), dtype)))
+        types[-1].tensor_type.ClearField("shape")
+    try:
+        typed_body(node, types)
+    except InvalidModelError:
+        return None
+    return types
 
 
 def check_types(node: Node, dtypes: Sequence[np.dtype | None]) -> Mapping[str, np.dtype]:

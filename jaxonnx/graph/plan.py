@@ -191,6 +191,8 @@ class Stored:
         path: names of the enclosing functions and subgraphs; empty in the main graph.
         users: how messages name the nodes that read it.
         fixed: whether it decides a shape, so that no other value can take its place.
+        dtype: its element type.
+        shape: its sizes.
     """
 
     name: str
@@ -198,7 +200,9 @@ class Stored:
     source: Source
     path: tuple[str, ...]
     users: tuple[str, ...]
-    fixed: bool = False
+    fixed: bool
+    dtype: np.dtype
+    shape: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)

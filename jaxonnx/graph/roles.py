@@ -58,7 +58,8 @@ def stored_values(
             role = _role(array, [*read.followed(name)], made, arrays, computed=source == "folded")
         source, path = sources.get(name, ("folded", ()))
         users = tuple(dict.fromkeys(u.node.label for u in read.of(name) if u.node))
-        found[name] = Stored(name, role, source, path, users, name in pinned)
+        fixed = name in pinned
+        found[name] = Stored(name, role, source, path, users, fixed, array.dtype, array.shape)
     return found
 
 

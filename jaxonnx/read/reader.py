@@ -16,6 +16,7 @@ from jaxonnx.graph import facts
 from jaxonnx.graph.facts import LEGACY_ATTRIBUTES
 from jaxonnx.graph.plan import Graph, Node, Spec
 from jaxonnx.read.attributes import constant, function_bindings, read_attribute, resolved
+from jaxonnx.read.bodies import check_bodies
 from jaxonnx.read.order import in_order, made_names, refuse_duplicates, stored_names
 from jaxonnx.read.tensors import decode, decode_sparse
 
@@ -28,12 +29,18 @@ _LISTED = 5
 FunctionKey = tuple[str, str, str]
 
 
-def read_graph(model: onnx.ModelProto, folders: Sequence[pathlib.Path]) -> Graph:
+def read_graph(
+    model: onnx.ModelProto,
+    folders: Sequence[pathlib.Path],
+    missing: dict[str, list[str]] | None = None,
+) -> Graph:
     """The main graph of a model, with its functions inlined.
 
     Args:
         model: the model.
         folders: where its external data may lie.
+        missing: receives the places of nodes that are not supported, by what is to be said of
+            them; such nodes are in the graph then, though they cannot run.
 
     Raises:
         InvalidModelError: if the model breaks the specification.
@@ -53,7 +60,10 @@ def read_graph(model: onnx.ModelProto, folders: Sequence[pathlib.Path]) -> Graph
     reader.taken.update(made)  # values of the main graph keep their names
     frame = _Frame({}, opsets_of(model), targets={n: n for n in made})
     graph = reader.graph(model.graph, frame)
-    reader.refuse_unsupported()
+    if missing is None:
+        _refuse_unsupported(reader.unsupported)
+    else:
+        missing.update(reader.unsupported)
     return graph
 
 
@@ -62,6 +72,13 @@ def read_body(node: Node, types: Sequence[onnx.TypeProto]) -> Graph:
 
     Its inputs are all that the schema has, its outputs those of the node.
     """
+    graph, unsupported = _body(node, types)
+    _refuse_unsupported(unsupported)
+    return graph
+
+
+def _body(node: Node, types: Sequence[onnx.TypeProto]) -> tuple[Graph, dict[str, list[str]]]:
+    """A body as of :func:`read_body`, and what in it is not supported."""
     function = facts.typed_body(node, types)
     reader = _Reader((), {})
     inputs = tuple(reader.fresh(n) for n in function.input)
@@ -74,10 +91,10 @@ def read_body(node: Node, types: Sequence[onnx.TypeProto]) -> Graph:
         path=(*node.path, node.name or node.op_type),
     )
     nodes = reader.nodes(function.node, frame)
-    reader.refuse_unsupported()
     wanted = [made for made, name in zip(function.output, node.outputs, strict=False) if name]
     outputs = [frame.resolve(n, "an output of") for n in wanted]
-    return Graph(inputs, tuple(outputs), tuple(nodes), {}, frame.constants)
+    graph = Graph(inputs, tuple(outputs), tuple(nodes), {}, frame.constants)
+    return graph, reader.unsupported
 
 
 def opsets_of(model: onnx.ModelProto) -> dict[str, int]:
@@ -232,7 +249,7 @@ class _Reader:
         node = dataclasses.replace(node, outputs=outputs)
         if fault is not None:
             self.unsupported.setdefault(f"{node.title}: {fault}", []).append(node.place)
-            return []
+            return [node]
         if facts.is_constant(node):
             frame.constants.update(dict.fromkeys(outputs, constant(node.attributes, node.label)))
             return []
@@ -266,10 +283,18 @@ class _Reader:
         fault = facts.support_fault(node.op_type, domain, opset, version)
         if fault is None:
             facts.check_node(node)
+            check_bodies(node, len(node.outputs))
             fault = facts.missing(node)
         if fault is None and facts.has_typed_body(node):
             node = dataclasses.replace(node, proto=resolved(proto, node.attributes))
+            self.unsupported_in_body(node)
         return node, fault
+
+    def unsupported_in_body(self, node: Node) -> None:
+        """Note what the body lacks that a node's schema will give for the types of its inputs."""
+        likely = facts.likely_types(node)
+        for fault, places in ({} if likely is None else _body(node, likely)[1]).items():
+            self.unsupported.setdefault(fault, []).extend(places)
 
     def name(self, name: str, frame: _Frame) -> str:
         """The unique name of a node output, visible from here on."""
@@ -328,15 +353,29 @@ class _Reader:
                 values[name] = read_attribute(attribute, where, self.folders)
         return {n: v for n, v in values.items() if v is not None}
 
-    def refuse_unsupported(self) -> None:
-        """Raise one error for everything that is not supported."""
-        if not self.unsupported:
-            return
-        listed = "\n".join(f"  {f} (node {_listed(p)})" for f, p in self.unsupported.items())
-        raise UnsupportedOpError(f"the model uses operators that jaxonnx does not have:\n{listed}")
+
+def _refuse_unsupported(unsupported: Mapping[str, Sequence[str]]) -> None:
+    """Raise one error for everything that is not supported."""
+    if unsupported:
+        lines = "\n".join(f"  {f} (node {listed(p)})" for f, p in unsupported.items())
+        raise UnsupportedOpError(f"the model uses operators that jaxonnx does not have:\n{lines}")
 
 
-def _listed(places: Sequence[str]) -> str:
+def refuse_missing(graph: Graph) -> None:
+    """Refuse a graph that was read where more operators were registered than are here.
+
+    Raises:
+        UnsupportedOpError: listing all operators that are missing.
+    """
+    unsupported: dict[str, list[str]] = collections.defaultdict(list)
+    for node in graph.all_nodes:
+        fault = facts.missing(node)
+        if fault is not None:
+            unsupported[f"{node.title}: {fault}"].append(node.place)
+    _refuse_unsupported(unsupported)
+
+
+def listed(places: Sequence[str]) -> str:
     """The first places, and how many there are more."""
     rest = len(places) - _LISTED
     return ", ".join(places[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")

@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxonnx.graph import serial
 from jaxonnx.graph.plan import Options, Plan
+from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
 from jaxonnx.run.outputs import Outputs
@@ -46,8 +47,14 @@ class Program:
 
     @classmethod
     def decode(cls, data: bytes) -> "Program":
-        """The program that :meth:`encode` was called on."""
-        return cls(*serial.decode(data))
+        """The program that :meth:`encode` was called on.
+
+        Raises:
+            UnsupportedOpError: if operators of it are not registered in this process.
+        """
+        plan, options = serial.decode(data)
+        refuse_missing(plan.graph)
+        return cls(plan, options)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
