@@ -263,7 +263,7 @@ def gives_text(node: Node, position: int, fed: Sequence[bool]) -> bool:
 
 
 def _maps_to_text(node: Node, fed: bool) -> bool:
-    """Whether the values of an encoder are strings; without a type of their own, it goes both ways."""
+    """Whether the values of an encoder are strings; without a type, it goes both ways."""
     values = {n: v for n, v in node.attributes.items() if n.startswith("values_") and len(v)}
     if "values_tensor" in values:
         return values["values_tensor"].dtype.kind == "T"
