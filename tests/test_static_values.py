@@ -323,7 +323,6 @@ def test_open_shapes_that_turn_out_equal_can_be_decided_by_a_traced_number():
         ("Cast <to = 9> (rate)", "float rate"),
         ("Cast <to = 9> (rate)", "int64[2] rate"),
         ("Less(rate, limit)", "int64 rate, int64[1, 1] limit"),
-        ("Bernoulli <dtype = 9> (chance)", "int64 rate, float chance"),
     ],
 )
 def test_conditions_that_no_single_number_decides(condition, rate):
