@@ -17,6 +17,7 @@ from jaxonnx.graph.roles import near
 from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
 from jaxonnx.run.executor import is_inside_a_trace
+from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.parameters import check_parameters
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
@@ -231,13 +232,35 @@ class Model:
     def abstract_inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
         """The required inputs as shapes, with symbolic dimensions where the model has them.
 
-        For ``jax.export``: ``jax.export.export(jax.jit(model.apply))(params, shapes)``.
+        For ``jax.export.export(jax.jit(model.apply))(params, shapes)``; :meth:`export` is that
+        with plain tuples.
 
         Raises:
             InputError: if an input has no declared rank or dtype.
         """
         required = [s for s in self.inputs if s.name not in self._program.plan.defaults]
         return dims.abstract(required, self._program.options.constraints)
+
+    def export(self, *, platforms: Sequence[str] | None = None) -> jax.export.Exported:
+        """The model as a function of parameters and inputs, both dicts by name.
+
+        What it serializes to is loaded by ``jax.export.deserialize`` in a process that has no
+        jaxonnx: several outputs are a plain tuple. Symbolic dimensions stay symbolic.
+
+        Args:
+            platforms: what it is lowered for; by default what JAX runs on.
+
+        Raises:
+            InputError: if an input has no declared rank or dtype.
+            DataDependentShapeError: if no single program can hold the model.
+        """
+
+        def function(params: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
+            outputs = self.apply(params, inputs)
+            return tuple(outputs) if isinstance(outputs, Outputs) else outputs
+
+        shapes = self.abstract_inputs()
+        return jax.export.export(jax.jit(function), platforms=platforms)(self.params, shapes)
 
     def schedule(self) -> Schedule:
         """What runs where outside of a trace, and why; it prints itself, a line each."""
