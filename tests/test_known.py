@@ -8,6 +8,7 @@ from helpers import assert_close
 from jax import export
 
 from jaxonnx.define import known
+from jaxonnx.errors import StaticValueError
 from jaxonnx.graph.plan import Spec
 from jaxonnx.run import dims
 
@@ -42,9 +43,15 @@ def test_infer_dim_cancels_equal_factors():
     assert known.same_dim(known.infer_dim((B, S, 12), ()), 12 * B * S)
 
 
-def test_broadcast_dims_gives_way_at_1():
-    assert known.broadcast_dims((3, 1), (2, 1, 6)) == (2, 3, 6)
-    assert known.broadcast_dims((B, 1), (1, S)) == (B, S)
+def test_what_holds_at_every_size_or_at_none():
+    assert known.sure_at_least(B, 1)
+    assert not known.sure_at_least(0, B)
+    assert known.sure_equal(B * S, S * B)
+    assert not known.sure_equal(B, 0)
+    with pytest.raises(StaticValueError, match=r"load the model with constraints=\['B >= 3'\]"):
+        known.sure_at_least(B, 3)
+    with pytest.raises(StaticValueError, match=r"load the model with constraints=\['B == S'\]"):
+        known.sure_equal(B, S)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 from jax import core, export, lax
 from jax.errors import InconclusiveDimensionOperation
 
-from jaxonnx.errors import DataDependentShapeError
+from jaxonnx.errors import DataDependentShapeError, StaticValueError
 
 LITERAL_BYTES = 64 * 1024
 """Known arrays above this size are arguments of a compiled program, never literals in it."""
@@ -110,11 +110,32 @@ def infer_dim(shape: Sequence[Any], others: Sequence[Any]) -> Any:
     return math.prod(rest) // divisor if left else math.prod(rest)
 
 
-def broadcast_dims(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape that ``a`` and ``b`` broadcast to, where 1 gives way to the other size."""
-    rank = max(len(a), len(b))
-    a, b = ((1,) * (rank - len(s)) + tuple(s) for s in (a, b))
-    return tuple(y if _is_int(x) and x == 1 else x for x, y in zip(a, b, strict=True))
+def sure_at_least(a: Any, b: Any) -> bool:
+    """Whether ``a >= b`` for dimensions, which must hold at every size or at none.
+
+    Raises:
+        StaticValueError: if it depends on the size, or cannot be proved.
+    """
+    return _sure(_at_least(a, b), f"{a} >= {b}")
+
+
+def sure_equal(a: Any, b: Any) -> bool:
+    """Whether ``a == b`` for dimensions, which must hold at every size or at none.
+
+    Raises:
+        StaticValueError: if it depends on the size, or cannot be proved.
+    """
+    return _sure(_equal(a, b), f"{a} == {b}")
+
+
+def _sure(found: bool | None, question: str) -> bool:
+    if found is None:
+        raise StaticValueError(
+            f"{question} does not hold at every size of the symbolic dimensions, or cannot be "
+            f"proved: load the model with constraints=['{question}'] or others that decide it, or "
+            "trace with fixed sizes"
+        )
+    return found
 
 
 def broadcasts_to(shape: Sequence[Any], target: Sequence[Any]) -> bool:

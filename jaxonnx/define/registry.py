@@ -36,6 +36,7 @@ class Operator:
         bounded: the function to use where a bound on the size of the result is declared.
         elementwise: whether each element of the result depends on those at its place alone.
         padding: the rule by which it follows arrays of which only a part is real.
+        check: what refuses known values of its inputs.
         reads_shapes: whether the result depends on how the inputs are built, not on their values.
         searches: whether it finds something in data rather than computing a shape.
         weights: names of the inputs that are meant to be trained, whatever their size.
@@ -55,6 +56,7 @@ class Operator:
     bounded: Callable[..., Any] | None = None
     elementwise: bool = False
     padding: Callable[..., Any] | None = None
+    check: Callable[..., None] | None = None
     reads_shapes: bool = False
     searches: bool = False
     weights: frozenset[str] = frozenset()
@@ -119,6 +121,7 @@ def register(
     bounded: Callable[..., Any] | None = None,
     elementwise: bool = False,
     padding: Callable[..., Any] | None = None,
+    check: Callable[..., None] | None = None,
     reads_shapes: bool = False,
     searches: bool = False,
     weights: Iterable[str] = (),
@@ -151,6 +154,9 @@ def register(
             the operator's function, the inputs and the attributes, which gives the outputs such
             that the padding reaches no real element, or None where it cannot. Element-wise
             operators need none, others without one are refused.
+        check: a function of the same inputs and attributes that refuses values which the
+            specification forbids, as far as they are known. A model calls it before known values
+            become traced, so that a constant index out of range is found beside traced data.
         reads_shapes: whether the result depends on how the inputs are built, not on the values in
             them.
         searches: whether it finds something in data, as ArgMax does. Where an operand that must be
@@ -186,6 +192,7 @@ def register(
             bounded=bounded,
             elementwise=elementwise,
             padding=padding,
+            check=check,
             reads_shapes=reads_shapes,
             searches=searches,
             weights=frozenset(weights),

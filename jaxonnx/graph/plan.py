@@ -148,6 +148,8 @@ class Graph:
         initializers: stored values, as far as they are not parameters of the model.
         constants: values of ``Constant`` nodes and of nodes evaluated while loading.
         specs: what is declared of the outputs of a subgraph; empty for others.
+        ranks: how many dimensions the inputs of a subgraph are declared with, None where that is
+            open; empty for others.
     """
 
     inputs: tuple[str, ...]
@@ -156,6 +158,7 @@ class Graph:
     initializers: Mapping[str, np.ndarray]
     constants: Mapping[str, np.ndarray]
     specs: tuple[Spec, ...] = ()
+    ranks: tuple[int | None, ...] = ()
 
     @property
     def given(self) -> Mapping[str, np.ndarray]:

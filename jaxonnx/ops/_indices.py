@@ -1,11 +1,14 @@
 """Indices in the form that ``lax`` takes: int32 (see ``CONTRIBUTING.md``), from the front."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
-from jaxonnx.define.known import xp
+from jaxonnx.define.known import as_dims, is_known, is_symbolic, same_dim, sure_at_least, xp
+from jaxonnx.errors import InvalidModelError
 
 _FAR = 2**31 - 1
 
@@ -21,12 +24,37 @@ def int32(x: Any) -> Any:
     return xp(x).clip(x, max(info.min, -_FAR), min(info.max, _FAR)).astype(np.int32)
 
 
+def checked(indices: Any, size: Any) -> Any:
+    """``indices`` into a dimension, refused if known ones lie outside ``[-size, size)``.
+
+    Raises:
+        InvalidModelError: naming one that does.
+        StaticValueError: if whether it does depends on a symbolic size.
+    """
+    if not is_known(indices):
+        return indices
+    extremes = (indices.min(), indices.max()) if indices.size else ()
+    for index in as_dims(indices if is_symbolic(indices) else extremes):
+        if not (sure_at_least(size - 1, index) and sure_at_least(index, -size)):
+            raise InvalidModelError(f"index {index}, expected one in [{-size}, {size - 1}]")
+    return indices
+
+
 def count_from_front(indices: Any, size: Any) -> Any:
-    """Indices into a dimension counted from its front; those out of range stay so."""
-    indices, size = int32(indices), jnp.asarray(size, np.int32)
-    return jnp.where(indices < 0, indices + size, indices)
+    """Indices into a dimension counted from its front; those out of range lie beyond its end."""
+    indices, count = int32(indices), jnp.asarray(size, np.int32)
+    places = jnp.where(indices < 0, indices + count, indices)
+    outside = (places < 0) | (places >= count)
+    return jnp.where(outside, jnp.asarray(core.max_dim(size, 1), np.int32), places)
+
+
+def with_entries(data: Any, axes: Iterable[int]) -> Any:
+    """``data`` with an entry on each of ``axes`` that has none: XLA gathers from none such."""
+    empty = {k for k in axes if same_dim(data.shape[k], 0)}
+    return jnp.pad(data, [(0, int(k in empty)) for k in range(data.ndim)]) if empty else data
 
 
 def clamp(indices: Any, size: Any) -> Any:
     """Indices into a dimension counted from its front; those out of range at its ends."""
-    return jnp.maximum(count_from_front(indices, size), 0)  # gathers clamp the upper end
+    indices, size = int32(indices), jnp.asarray(size, np.int32)
+    return jnp.maximum(jnp.where(indices < 0, indices + size, indices), 0)  # gathers clamp the rest

@@ -1,18 +1,24 @@
 """If, Loop and Scan: a known condition picks a branch, a traced one becomes XLA control flow."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import jaxpr_as_fun
 
 from jaxonnx.define.kinks import forward_only
 from jaxonnx.define.known import concrete, is_known, lift, same_dim, xp
 from jaxonnx.define.padded import Padded
 from jaxonnx.define.registry import register
-from jaxonnx.errors import DataDependentShapeError, InvalidModelError, StaticValueError
+from jaxonnx.errors import (
+    DataDependentShapeError,
+    InvalidModelError,
+    JaxonnxError,
+    StaticValueError,
+)
 
 __all__ = ["if_", "loop", "scan"]
 
@@ -37,8 +43,8 @@ def if_(cond: Any, /, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
     """
     if is_known(cond) or then_branch.concrete:
         return tuple((then_branch if _truth(cond) else else_branch)())
-    then, other = (_branch(b) for b in (then_branch, else_branch))
-    shapes = [_shapes(name, b) for name, b in (("then", then), ("else", other))]
+    named = (("then", then_branch), ("else", else_branch))
+    (then, other), shapes = zip(*(_trace_branch(n, b) for n, b in named), strict=True)
     if not _same_structure(*shapes):
         raise DataDependentShapeError(
             "the branches of If give different shapes or types, and its condition is only known "
@@ -48,10 +54,10 @@ def if_(cond: Any, /, *, then_branch: Any, else_branch: Any) -> tuple[Any, ...]:
     return tuple(lax.cond(jnp.reshape(cond, ()), then, other))
 
 
-def _shapes(name: str, branch: Any) -> Any:
-    """What a branch would give. One that is never taken may not fit the inputs at all."""
+def _trace_branch(name: str, branch: Any) -> tuple[Any, Any]:
+    """A branch traced, with what it gives. One that is never taken may not fit its inputs."""
     try:
-        return jax.eval_shape(branch)
+        return _trace_once(lambda: _traced(branch()))
     except DataDependentShapeError:
         raise
     except Exception as error:
@@ -61,8 +67,15 @@ def _shapes(name: str, branch: Any) -> Any:
         ) from error
 
 
-def _branch(branch: Any) -> Any:
-    return lambda: _traced(branch())
+def _trace_once(function: Callable[..., Any], *args: Any) -> tuple[Callable[..., Any], Any]:
+    """``function`` for arguments shaped like these, and the shapes that it gives.
+
+    It is traced here, and what is returned repeats the trace: control flow may trace it again at
+    no cost that grows with the depth of nesting.
+    """
+    jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+    run, structure = jaxpr_as_fun(jaxpr), jax.tree.structure(shapes)
+    return lambda *args: jax.tree.unflatten(structure, run(*jax.tree.leaves(args))), shapes
 
 
 def _traced(value: Any) -> Any:
@@ -94,10 +107,11 @@ def _bounded_loop(
     A last output that no node has holds the number of iterations where there is no scan output.
     """
     step, limit = _step_of(body, cond, len(v_initial)), _limit(m)
-    if not _probe(v_initial, step)[1]:
+    traced = _trace_step(v_initial, step)
+    if traced is None or not traced.stable:
         raise DataDependentShapeError("the carried values of a Loop under a bound change shape")
     limit = None if limit is None else jnp.reshape(_traced(limit), ())
-    again, last, count, scans = _masked_scan(size, limit, _go(cond), _traced([*v_initial]), step)
+    again, last, count, scans = _masked_scan(size, limit, _go(cond), _traced([*v_initial]), traced)
     more = again if limit is None else again & (limit > size)
     count = count + more.astype(count.dtype)
     return (*last, *(Padded(s, count, 0) for s in scans or [jnp.zeros((size,), bool)]))
@@ -122,9 +136,9 @@ def loop(m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any) -> tupl
         return _run_loop(limit, go, v_initial, step, body)
     count = _number(limit) if is_known(limit) else None
     if count == 0 or (is_known(go) and not _truth(go)):
-        return (*v_initial, *_empty_scans(body, 1 + len(v_initial), _first(v_initial)))
-    constant, stable = _probe(v_initial, step)
-    if not stable:
+        return (*v_initial, *_empty_scans(body, 1 + len(v_initial), _first(body, v_initial)))
+    traced = _trace_step(v_initial, step)
+    if traced is None or not traced.stable:
         if limit is not None and count is None:
             raise DataDependentShapeError(
                 "the carried values of a Loop change shape while the number of iterations depends "
@@ -132,15 +146,15 @@ def loop(m: Any = None, cond: Any = None, /, *v_initial: Any, body: Any) -> tupl
             )
         return _unroll(count, go, v_initial, step)
     carried = _traced([*v_initial])
-    if count is not None and constant and is_known(go):
-        return _scan_loop(count, carried, step)
+    if count is not None and traced.endless and is_known(go):
+        return _scan_loop(count, carried, traced)
     if len(body.graph.outputs) > 1 + len(v_initial):
         raise DataDependentShapeError(
             "the number of iterations of a Loop with scan outputs depends on values"
         )
     if count is not None and count <= _MASKED_TRIPS:
-        return tuple(_masked_scan(count, None, go, carried, step)[1])
-    return _while_loop(limit, go, carried, step)
+        return tuple(_masked_scan(count, None, go, carried, traced)[1])
+    return _while_loop(limit, go, carried, traced)
 
 
 def _limit(m: Any) -> Any:
@@ -158,33 +172,59 @@ def _number(value: Any) -> int:
 
 def _step_of(body: Any, cond: Any, carried: int) -> Step:
     def step(number: Any, go: Any, before: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
-        again, *rest = body(number, go, *before)
+        again, *rest = body(*_as_declared(body, (number, go), 0), *before)
         again = np.asarray(True) if cond is None else again
         return again, rest[:carried], rest[carried:]
 
     return step
 
 
-def _first(v_initial: Sequence[Any]) -> list[Any]:
+def _first(body: Any, v_initial: Sequence[Any]) -> list[Any]:
     """What the body takes in the first iteration."""
-    return [np.asarray(0, np.int64), np.asarray(True), *v_initial]
+    start = (np.asarray(0, np.int64), np.asarray(True))
+    return [*_as_declared(body, start, 0), *v_initial]
 
 
-def _probe(v_initial: Sequence[Any], step: Step) -> tuple[bool, bool]:
-    """Whether the condition stays true, and whether carried values keep their shapes."""
+class _Traced(NamedTuple):
+    """A loop's body as it was traced once.
+
+    Attributes:
+        run: iteration number and carried values to the next condition and carried values and the
+            scan outputs, all traced.
+        scans: shapes of the scan outputs.
+        endless: whether the condition is known to stay true.
+        stable: whether the carried values keep their shapes and types.
+    """
+
+    run: Callable[[Any, Any], tuple[Any, list[Any], list[Any]]]
+    scans: list[Any]
+    endless: bool
+    stable: bool
+
+
+def _trace_step(v_initial: Sequence[Any], step: Step) -> _Traced | None:
+    """A loop's body, traced; None where it may need to know the number or the carried values."""
     found: list[bool] = []
 
     def trace(number: Any, carried: Any) -> Any:
-        again, after, _ = step(number, np.asarray(True), carried)
+        again, after, scans = step(number, np.asarray(True), carried)
         found.append(is_known(again) and _truth(again))
-        return _traced(after)
+        return _scalar(again), _traced(after), _traced(scans)
 
     before = _traced([*v_initial])
     try:
-        after = jax.eval_shape(trace, jnp.asarray(0, np.int64), before)
-    except StaticValueError:  # perhaps known once the iteration number and the carried values are
-        return False, False
-    return found[-1], _same_structure(jax.eval_shape(lambda: before), after)
+        run, (_, after, scans) = _trace_once(trace, jnp.asarray(0, np.int64), before)
+    except StaticValueError:
+        return None
+    return _Traced(run, scans, found[-1], _same_structure(before, after))
+
+
+def _as_declared(body: Any, values: Sequence[Any], first: int) -> list[Any]:
+    """Values in the ranks that a body declares its inputs from ``first`` on with."""
+    ranks = body.graph.ranks[first:]
+    more = [max(0, (r or 0) - np.ndim(v)) for v, r in zip(values, ranks, strict=False)]
+    more += [0] * (len(values) - len(more))
+    return [v.reshape((1,) * n + v.shape) if n else v for v, n in zip(values, more, strict=True)]
 
 
 def _empty_scans(body: Any, skipped: int, inputs: Sequence[Any]) -> list[Any]:
@@ -196,11 +236,21 @@ def _empty_scans(body: Any, skipped: int, inputs: Sequence[Any]) -> list[Any]:
         shapes = jax.eval_shape(lambda: _traced(body.traced(*inputs)[skipped:]))
         return [jnp.zeros((0, *s.shape), s.dtype) for s in shapes]
     except StaticValueError:
+        if body.concrete and (found := _run_for_shapes(body, inputs)) is not None:
+            return [np.zeros((0, *np.shape(v)), v.dtype) for v in found[skipped:]]
         specs = body.graph.specs[skipped:]
         if any(s.dtype is None or s.shape is None for s in specs):
             raise
     dims = [[d if isinstance(d, int) else 0 for d in s.shape] for s in specs]
     return [np.zeros((0, *d), s.dtype) for d, s in zip(dims, specs, strict=True)]
+
+
+def _run_for_shapes(body: Any, inputs: Sequence[Any]) -> list[Any] | None:
+    """What a body would give outside of a trace; None where it does not fit these inputs."""
+    try:
+        return body(*inputs)
+    except JaxonnxError:
+        return None
 
 
 def _unroll(count: int | None, go: Any, v_initial: Sequence[Any], step: Step) -> tuple[Any, ...]:
@@ -231,17 +281,16 @@ def _stack(values: Sequence[Any]) -> Any:
     return module.stack(values if module is np else _traced(values))
 
 
-def _scan_loop(count: int, carried: list[Any], step: Step) -> tuple[Any, ...]:
+def _scan_loop(count: int, carried: list[Any], traced: _Traced) -> tuple[Any, ...]:
     def advance(before: Any, number: Any) -> Any:
-        _, after, scan = step(number, np.asarray(True), before)
-        return _traced(after), _traced(scan)
+        return traced.run(number, before)[1:]
 
     last, scans = lax.scan(advance, carried, jnp.arange(count, dtype=np.int64))
     return (*last, *scans)
 
 
 def _masked_scan(
-    size: int, limit: Any, go: Any, carried: list[Any], step: Step
+    size: int, limit: Any, go: Any, carried: list[Any], traced: _Traced
 ) -> tuple[Any, list[Any], Any, list[Any]]:
     """A scan whose body runs under ``lax.cond``: after the end it must not compute at all.
 
@@ -250,13 +299,14 @@ def _masked_scan(
     """
 
     def advance(state: Any, number: Any) -> Any:
-        again, after, scan = step(number, jnp.asarray(True), state[1])
-        return (_scalar(again), _traced(after), state[2] + 1), _traced(scan)
+        again, after, scan = traced.run(number, state[1])
+        return (again, after, state[2] + 1), scan
 
     def skip(state: Any, number: Any) -> Any:
         del number
-        fill = [-1 if jnp.issubdtype(s.dtype, jnp.signedinteger) else 0 for s in shapes]
-        return state, [jnp.full(s.shape, f, s.dtype) for s, f in zip(shapes, fill, strict=True)]
+        signed = [jnp.issubdtype(s.dtype, jnp.signedinteger) for s in traced.scans]
+        pairs = zip(traced.scans, signed, strict=True)
+        return state, [jnp.full(s.shape, -1 if n else 0, s.dtype) for s, n in pairs]
 
     def iterate(state: Any, number: Any) -> Any:
         proceed = state[0] if limit is None else state[0] & (number < limit)
@@ -264,7 +314,6 @@ def _masked_scan(
 
     start = (_scalar(go), carried, jnp.asarray(0, np.int64))
     numbers = jnp.arange(size, dtype=np.int64)
-    shapes = jax.eval_shape(advance, start, jnp.asarray(0, np.int64))[1]
     (again, last, count), scans = lax.scan(iterate, start, numbers)
     return again, last, count, scans
 
@@ -273,7 +322,7 @@ def _scalar(value: Any) -> Any:
     return jnp.reshape(_traced(value), ())
 
 
-def _while_loop(limit: Any, go: Any, carried: list[Any], step: Step) -> tuple[Any, ...]:
+def _while_loop(limit: Any, go: Any, carried: list[Any], traced: _Traced) -> tuple[Any, ...]:
     limit = None if limit is None else _scalar(limit)
 
     def proceed(state: Any) -> Any:
@@ -282,8 +331,8 @@ def _while_loop(limit: Any, go: Any, carried: list[Any], step: Step) -> tuple[An
 
     def advance(state: Any) -> Any:
         number, _, before = state
-        again, after, _ = step(number, jnp.asarray(True), before)
-        return number + 1, _scalar(again), _traced(after)
+        again, after, _ = traced.run(number, before)
+        return number + 1, again, after
 
     start = (jnp.asarray(0, np.int64), _scalar(go), carried)
     last = lax.while_loop(proceed, advance, start)[2]
@@ -305,7 +354,7 @@ def _run_loop(
         again, number = _truth(cond), number + 1
         scans.append(scan)
     if not scans:
-        return (*carried, *_empty_scans(body, 1 + len(carried), _first(carried)))
+        return (*carried, *_empty_scans(body, 1 + len(carried), _first(body, carried)))
     return (*carried, *map(_stack, zip(*scans, strict=True)))
 
 
@@ -353,7 +402,7 @@ def _directed(values: Sequence[Any], directions: Sequence[int] | None) -> list[A
 
 def _scan(state: Sequence[Any], slices: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
     def step(carried: Any, xs: Any) -> Any:
-        outputs = _traced(body(*carried, *xs))
+        outputs = _traced(body(*carried, *_as_declared(body, xs, len(carried))))
         return outputs[: len(carried)], outputs[len(carried) :]
 
     return lax.scan(step, _traced([*state]), [*slices])
@@ -365,13 +414,15 @@ def _run_scan(
     """A scan outside of any trace, one run of the body after another."""
     carried, rows = [*state], []
     for k in range(slices[0].shape[0]):
-        outputs = body(*carried, *(s[k : k + 1].reshape(s.shape[1:]) for s in slices))
+        row = [s[k : k + 1].reshape(s.shape[1:]) for s in slices]
+        outputs = body(*carried, *_as_declared(body, row, len(carried)))
         carried = outputs[: len(carried)]
         rows.append(outputs[len(carried) :])
     if rows:
         return carried, [_stack(r) for r in zip(*rows, strict=True)]
     blank = [np.zeros(s.shape[1:], s.dtype) for s in slices]
-    return carried, _empty_scans(body, len(carried), [*carried, *blank])
+    first = [*carried, *_as_declared(body, blank, len(carried))]
+    return carried, _empty_scans(body, len(carried), first)
 
 
 @register("Scan", 8)
@@ -405,7 +456,7 @@ def scan_8(
                 jnp.take(v, p.astype(np.int32), axis=0, mode="clip")
                 for v, p in zip(args[states:], places, strict=True)
             ]
-            outputs = _traced(body(*carried, *slices))
+            outputs = _traced(body(*carried, *_as_declared(body, slices, states)))
             before = [*carried, *map(jnp.zeros_like, outputs[states:])]
             kept = [jnp.where(number < count, o, b) for o, b in zip(outputs, before, strict=True)]
             return kept[:states], kept[states:]

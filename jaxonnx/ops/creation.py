@@ -8,7 +8,13 @@ import numpy as np
 from jax import Array, core, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.define.known import LITERAL_BYTES, as_dims, is_symbolic, shape_is_symbolic
+from jaxonnx.define.known import (
+    LITERAL_BYTES,
+    as_dims,
+    is_symbolic,
+    shape_is_symbolic,
+    sure_at_least,
+)
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 
@@ -26,7 +32,7 @@ def constant_of_shape(input: ArrayLike, /, *, value: np.ndarray | None = None) -
     element = np.zeros(1, np.float32) if value is None else np.asarray(value)
     if element.size != 1:
         raise InvalidModelError(f"value has {element.size} elements, expected 1")
-    if any(isinstance(d, int) and d < 0 for d in dims):
+    if not all(sure_at_least(d, 0) for d in dims):
         raise InvalidModelError(f"shape {list(dims)} has a negative size")
     return _module(dims, element.dtype).full(dims, element.reshape(()), element.dtype)
 
@@ -44,23 +50,20 @@ def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type
     Half precision is computed in float32, whatever ``stash_type`` names, which is no less exact.
 
     Raises:
-        InvalidModelError: if ``delta`` is 0.
+        InvalidModelError: if ``delta`` is 0, or one of the three has not one element.
     """
     del stash_type
     first, last, step = map(_as_number, (start, limit, delta))
     dtype = next(
         (np.asarray(v).dtype for v in (delta, start) if not is_symbolic(v)), np.dtype(np.int64)
     )
-    if isinstance(step, (int, float)) and step == 0:
-        raise InvalidModelError("delta is 0")
     exact = isinstance(first, float)
+    if step == 0 if exact else not (sure_at_least(step, 1) or sure_at_least(-1, step)):
+        raise InvalidModelError("delta is 0")
     count = math.ceil((last - first) / step) if exact else -(-(last - first) // step)
     count = core.max_dim(count, 0)
-    if shape_is_symbolic([count]):
-        steps = lax.iota(dtype, count) * jnp.asarray(step, dtype)
-        return jnp.asarray(first, dtype) + steps
-    if shape_is_symbolic([first]):
-        return jnp.asarray(first, dtype) + jnp.arange(count, dtype=dtype) * jnp.asarray(step, dtype)
+    if shape_is_symbolic([first, step, count]):
+        return jnp.asarray(first, dtype) + lax.iota(dtype, count) * jnp.asarray(step, dtype)
     wide = dtype if dtype.itemsize >= 4 or not exact else np.dtype(np.float32)
     module = _module((count,), wide)
     steps = module.arange(count).astype(wide) * np.asarray(step, wide)
@@ -80,8 +83,11 @@ def range_11(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /) -> Array:
 
 
 def _as_number(value: Any) -> Any:
-    """A known scalar as a Python number or a dimension expression."""
-    return as_dims(value)[0] if np.asarray(value).dtype.kind in "iuO" else float(value)
+    """The one element of a known array as a Python number or a dimension expression."""
+    array = np.asarray(value)
+    if array.size != 1:
+        raise InvalidModelError(f"a limit of Range has shape {list(array.shape)}, expected []")
+    return as_dims(array)[0] if array.dtype.kind in "iuO" else float(array.reshape(()))
 
 
 def _module(dims: Any, dtype: np.dtype) -> Any:

@@ -12,12 +12,13 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.known import (
     as_dims,
-    broadcast_dims,
     dimensions,
     infer_dim,
     lift,
     same_dim,
     shape_is_symbolic,
+    sure_at_least,
+    sure_equal,
     xp,
 )
 from jaxonnx.define.registry import register
@@ -43,6 +44,9 @@ __all__ = [
 
 _FAR = 2**31 - 1
 """Exporters write this or more (or less than its negative) for "to the end"."""
+
+_FARTHEST_STEP = 2**30
+"""A step beyond it could overflow the int32 in which exported programs compute sizes."""
 
 
 @register(
@@ -109,6 +113,11 @@ def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Arra
     """
     old, dims = np.shape(data), [*as_dims(shape)]
     fixed = [isinstance(d, int) for d in dims]
+    if any(d < -1 for d, f in zip(dims, fixed, strict=True) if f):
+        raise InvalidModelError(f"shape {dims} has a size below -1")
+    for k, dim in enumerate(dims):  # an expression that is 0 or -1 at some size would mean another
+        if not fixed[k] and not (k < len(old) and same_dim(dim, old[k])):
+            sure_at_least(dim, 0 if allowzero else 1)
     if not allowzero:
         copied = [k for k, d in enumerate(dims) if fixed[k] and d == 0]
         if any(k >= len(old) for k in copied):
@@ -116,22 +125,17 @@ def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Arra
                 f"shape {dims} copies dimension {copied[-1]} of an input of rank {len(old)}"
             )
         dims = [old[k] if k in copied else d for k, d in enumerate(dims)]
-    unknown = [k for k, d in enumerate(dims) if fixed[k] and d == -1]
+    new, unknown = dims, [k for k, d in enumerate(dims) if isinstance(d, int) and d == -1]
     if len(unknown) > 1:
         raise InvalidModelError(f"shape {dims} has more than one -1")
     if unknown:
         rest = dims[: unknown[0]] + dims[unknown[0] + 1 :]
-        if not shape_is_symbolic([*old, *rest]) and _indivisible(old, rest):
+        if any(isinstance(d, int) and d == 0 for d in rest):
             raise _mismatch(old, dims)
-        dims[unknown[0]] = infer_dim(old, rest)
-    elif not shape_is_symbolic([*old, *dims]) and math.prod(old) != math.prod(dims):
+        new = [*dims[: unknown[0]], infer_dim(old, rest), *dims[unknown[0] + 1 :]]
+    if not sure_equal(math.prod(old), math.prod(new)):
         raise _mismatch(old, dims)
-    return xp(data).reshape(data, tuple(dims))
-
-
-def _indivisible(old: Sequence[int], rest: Sequence[int]) -> bool:
-    left = math.prod(rest)
-    return left == 0 or math.prod(old) % left != 0
+    return xp(data).reshape(data, tuple(new))
 
 
 def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
@@ -156,21 +160,39 @@ def reshape_1(data: ArrayLike, /, *, shape: Sequence[int] | None = None) -> Arra
 
 @register("Flatten", 11, 13, 21, 23, 24, 25, moves=True)
 def flatten(input: ArrayLike, /, *, axis: int = 1) -> Array:
-    """A matrix of the dimensions before ``axis`` by those from it on."""
+    """A matrix of the dimensions before ``axis`` by those from it on.
+
+    Raises:
+        InvalidModelError: if ``axis`` is not between minus the rank and the rank.
+    """
     dims = np.shape(input)
+    if not -len(dims) <= axis <= len(dims):
+        raise InvalidModelError(f"axis is {axis}, expected one in [{-len(dims)}, {len(dims)}]")
     axis = axis + len(dims) if axis < 0 else axis
     return xp(input).reshape(input, (math.prod(dims[:axis]), math.prod(dims[axis:])))
 
 
 @register("Flatten", 1, 9, moves=True)
 def flatten_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
-    """A matrix of the dimensions before ``axis``, which is not negative, by those from it on."""
+    """A matrix of the dimensions before ``axis``, which is not negative, by those from it on.
+
+    Raises:
+        InvalidModelError: if ``axis`` is not between 0 and the rank.
+    """
+    if axis < 0:
+        raise InvalidModelError(f"axis is {axis}, expected one in [0, {np.ndim(input)}]")
     return flatten(input, axis=axis)
 
 
 @register("Transpose", 1, 13, 21, 23, 24, 25, symbolic=True, padding=_padding.transpose, moves=True)
 def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array:
-    """Dimensions in the order ``perm``, by default reversed."""
+    """Dimensions in the order ``perm``, by default reversed.
+
+    Raises:
+        InvalidModelError: if ``perm`` does not name each dimension once.
+    """
+    if perm is not None and sorted(perm) != [*range(np.ndim(data))]:
+        raise InvalidModelError(f"perm is {[*perm]}, expected an order of {np.ndim(data)} axes")
     return xp(data).transpose(data, perm)
 
 
@@ -187,18 +209,18 @@ def transpose(data: ArrayLike, /, *, perm: Sequence[int] | None = None) -> Array
     moves=True,
 )
 def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
-    """Without the dimensions ``axes`` of size 1, by default all that are provably 1.
+    """Without the dimensions ``axes``, which are of size 1, by default all of that size.
 
     Raises:
         InvalidModelError: if one of ``axes`` does not exist, repeats or is not of size 1.
     """
     dims = np.shape(data)
     if axes is None:
-        chosen = tuple(k for k, d in enumerate(dims) if same_dim(d, 1))
+        chosen = tuple(k for k, d in enumerate(dims) if sure_equal(d, 1))
     else:
         chosen = all_from_front(as_dims(axes), len(dims))
     for axis in chosen:
-        if isinstance(dims[axis], int) and dims[axis] != 1:
+        if not sure_equal(dims[axis], 1):
             raise InvalidModelError(f"axis {axis} of shape {list(dims)} is not of size 1")
     return xp(data).squeeze(data, chosen)
 
@@ -239,7 +261,12 @@ def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
 
 @register("Concat", 4, 11, 13, symbolic=True, padding=_padding.concat)
 def concat(*inputs: ArrayLike, axis: int) -> Array:
-    """Joined along ``axis``."""
+    """Joined along ``axis``.
+
+    Raises:
+        InvalidModelError: if there is no such axis, or the inputs differ in another dimension.
+    """
+    check_joinable(inputs, axis)
     return xp(*inputs).concatenate(inputs, axis=axis)
 
 
@@ -249,13 +276,45 @@ def concat_1(*inputs: ArrayLike, axis: int | None = None) -> Array:
     return concat(*inputs, axis=1 if axis is None else axis)
 
 
+def check_joinable(inputs: Sequence[Any], axis: int) -> None:
+    """Refuse arrays that differ in rank, or in another dimension than ``axis``.
+
+    Raises:
+        InvalidModelError: naming their shapes.
+    """
+    shapes = [np.shape(x) for x in inputs]
+    rank = len(shapes[0])
+    axis = from_front(axis, rank)
+    rests = [[d for k, d in enumerate(s) if k != axis] for s in shapes]
+    if any(len(s) != rank for s in shapes) or not all(
+        sure_equal(a, b) for r in rests[1:] for a, b in zip(rests[0], r, strict=True)
+    ):
+        raise InvalidModelError(f"shapes {[*map(list, shapes)]} differ beside axis {axis}")
+
+
 @register("Expand", 8, 13, static=["shape"], symbolic=True, moves=True)
 def expand(input: ArrayLike, shape: ArrayLike, /) -> Array:
-    """Broadcast together with ``shape``: a size of 1 on either side gives way to the other."""
-    dims = broadcast_dims(np.shape(input), as_dims(shape))
+    """Broadcast together with ``shape``: a size of 1 on either side gives way to the other.
+
+    Raises:
+        InvalidModelError: if they do not fit each other.
+    """
+    old, new = np.shape(input), as_dims(shape)
+    rank = max(len(old), len(new))
+    pairs = zip(*((1,) * (rank - len(s)) + tuple(s) for s in (old, new)), strict=True)
+    dims = tuple(_broadcast(a, b, old, new) for a, b in pairs)
     if shape_is_symbolic(dims) and isinstance(input, np.ndarray):
         input = lift(input)
     return xp(input).broadcast_to(input, dims)
+
+
+def _broadcast(a: Any, b: Any, old: Sequence[Any], new: Sequence[Any]) -> Any:
+    """The size that two sizes broadcast to; ``old`` and ``new`` are the shapes, for the message."""
+    if same_dim(b, 1) or (not same_dim(a, 1) and sure_equal(a, b)):
+        return a
+    if not same_dim(a, 1) or not sure_at_least(b, 0):
+        raise InvalidModelError(f"an input of shape {list(old)} does not expand to {list(new)}")
+    return b
 
 
 @register("Tile", 6, 13, static=["repeats"], symbolic=True, moves=True)
@@ -263,11 +322,13 @@ def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
     """Each dimension repeated as often as ``repeats`` says.
 
     Raises:
-        InvalidModelError: if ``repeats`` has not one element for each dimension.
+        InvalidModelError: if ``repeats`` has not one element for each dimension, or one below 0.
     """
     counts, dims = as_dims(repeats), np.shape(input)
     if len(counts) != len(dims):
         raise InvalidModelError(f"{len(counts)} repeats for an input of rank {len(dims)}")
+    if not all(sure_at_least(c, 0) for c in counts):
+        raise InvalidModelError(f"repeats are {list(counts)}, expected none below 0")
     if shape_is_symbolic([*counts, *dims]) and isinstance(input, np.ndarray):
         input = lift(input)
     pairs = [d for pair in zip(counts, dims, strict=True) for d in pair]
@@ -280,7 +341,7 @@ def tile(input: ArrayLike, repeats: ArrayLike, /) -> Array:
 def tile_1(input: ArrayLike, tiles: ArrayLike, axis: ArrayLike, /) -> Array:
     """One dimension repeated ``tiles`` times."""
     repeats = np.ones(np.ndim(input), object)
-    repeats[as_dims(axis)[0]] = as_dims(tiles)[0]
+    repeats[from_front(as_dims(axis)[0], len(repeats))] = as_dims(tiles)[0]
     return tile(input, dimensions(repeats))
 
 
@@ -338,23 +399,30 @@ def slice_1(
     return slice(data, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
 
 
-def _slice_axis(data: Any, axis: int, first: Any, last: Any, step: int) -> Any:
+def _slice_axis(data: Any, axis: int, first: Any, last: Any, step: Any) -> Any:
     """One axis sliced; where the step is negative the axis is reversed first."""
     count = data.shape[axis]
-    if step == 0:
+    if sure_at_least(step, 1):
+        first, last = _position(first, count, count), _position(last, count, count)
+    elif not sure_at_least(-1, step):
         raise InvalidModelError("a step of Slice is 0")
-    if step < 0:
+    else:
         data = xp(data).flip(data, axis)
         first = _position(first, count, count - 1)
         last = _position(last, count, count - 1, least=-1)
         first, last, step = count - 1 - first, count - 1 - last, -step
-    else:
-        first, last = _position(first, count, count), _position(last, count, count)
     last = core.max_dim(first, last)
-    if not shape_is_symbolic([first, last]) and not isinstance(data, jax.Array):
+    most = max(count, 1) if isinstance(count, int) else _FARTHEST_STEP
+    step = min(step, most) if isinstance(step, int) else step
+    if not shape_is_symbolic([first, last, step]) and not isinstance(data, jax.Array):
         return data[(np.s_[:],) * axis + (np.s_[first:last:step],)]
     data = lift(data) if isinstance(data, np.ndarray) else data
-    return lax.slice_in_dim(data, first, last, step, axis)
+    sure_at_least(count, last)
+    if not shape_is_symbolic([step]):
+        return lax.slice_in_dim(data, first, last, step, axis)
+    taken = (last - first + step - 1) // step
+    places = jnp.asarray(first, np.int32) + lax.iota(np.int32, taken) * jnp.asarray(step, np.int32)
+    return jnp.take(data, places, axis=axis, mode="clip")
 
 
 def _position(value: Any, count: Any, most: Any, least: int = 0) -> Any:
@@ -364,17 +432,8 @@ def _position(value: Any, count: Any, most: Any, least: int = 0) -> Any:
             return most
         if value <= -_FAR:
             return least
-    negative = value < 0 if isinstance(value, int) else _is_negative(value)
-    value = value + count if negative else value
+    value = value if sure_at_least(value, 0) else value + count
     return core.min_dim(core.max_dim(value, least), most)
-
-
-def _is_negative(value: Any) -> bool:
-    """Whether a dimension expression is below 0; an undecided one counts as a position."""
-    try:
-        return bool(value < 0)
-    except jax.errors.InconclusiveDimensionOperation:
-        return False
 
 
 @register("Split", 18, static=["split"], symbolic=True, moves=True)
@@ -385,23 +444,29 @@ def split(
     *,
     axis: int = 0,
     num_outputs: int | None = None,
+    outputs: int | None = None,
 ) -> tuple[Array, ...]:
     """Cut along ``axis`` into the sizes ``split`` or into ``num_outputs`` parts.
 
     The parts are equal but for the last, which is smaller where the size is no multiple.
 
     Raises:
-        InvalidModelError: if both or neither is given, or the sizes do not add up.
+        InvalidModelError: if both or neither is given, or the sizes do not add up, or there are not
+            as many as ``outputs``.
     """
-    count = np.shape(input)[axis]
     if (split is None) == (num_outputs is None):
         raise InvalidModelError("exactly one of the input split and num_outputs is to be given")
     if num_outputs is None:
-        return _cut(input, as_dims(split), axis)
-    part = -(-count // num_outputs)
-    if isinstance(count, int) and part * (num_outputs - 1) > count:
+        return _cut(input, as_dims(split), axis, outputs)
+    count = np.shape(input)[from_front(axis, np.ndim(input))]
+    if num_outputs < 1:
+        raise InvalidModelError(f"num_outputs is {num_outputs}, expected at least 1")
+    even = same_dim(count % num_outputs, 0)
+    part = count // num_outputs if even else -(-count // num_outputs)
+    rest = count - part * (num_outputs - 1)
+    if not sure_at_least(rest, 0):
         raise InvalidModelError(f"size {count} gives fewer than {num_outputs} parts of {part}")
-    return _cut(input, (part,) * (num_outputs - 1) + (count - part * (num_outputs - 1),), axis)
+    return _cut(input, (part,) * (num_outputs - 1) + (rest,), axis, outputs)
 
 
 @register("Split", 13, static=["split"], symbolic=True, moves=True)
@@ -414,7 +479,7 @@ def split_13(
         InvalidModelError: if the sizes do not add up, or there are no equal parts.
     """
     sizes = _equal_parts(input, axis, outputs) if split is None else as_dims(split)
-    return _cut(input, sizes, axis)
+    return _cut(input, sizes, axis, outputs)
 
 
 @register("Split", 2, 11, symbolic=True, moves=True)
@@ -422,7 +487,7 @@ def split_2(
     input: ArrayLike, /, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int
 ) -> tuple[Array, ...]:
     """Cut along ``axis`` into the sizes ``split``, by default equal parts."""
-    return _cut(input, split or _equal_parts(input, axis, outputs), axis)
+    return split_13(input, np.array(split) if split else None, axis=axis, outputs=outputs)
 
 
 @register("Split", 1, static=["split_"], symbolic=True, moves=True)
@@ -436,23 +501,26 @@ def split_1(
     outputs: int,
 ) -> tuple[Array, ...]:
     """Cut along ``axis`` into sizes given as attribute or input, by default equal parts."""
-    given = split or (None if split_ is None else as_dims(split_))
-    chosen = axis or 0
-    return _cut(input, given or _equal_parts(input, chosen, outputs), chosen)
+    given = np.array(split) if split else split_
+    return split_13(input, given, axis=axis or 0, outputs=outputs)
 
 
 def _equal_parts(input: Any, axis: int, outputs: int) -> tuple[Any, ...]:
-    count = np.shape(input)[axis]
-    if isinstance(count, int) and count % outputs:
+    count = np.shape(input)[from_front(axis, np.ndim(input))]
+    if not sure_equal(count % outputs, 0):
         raise InvalidModelError(f"size {count} of axis {axis} is no multiple of {outputs} outputs")
     return (count // outputs,) * outputs
 
 
-def _cut(input: Any, sizes: Sequence[Any], axis: int) -> tuple[Any, ...]:
-    """Consecutive parts of the given sizes."""
+def _cut(input: Any, sizes: Sequence[Any], axis: int, outputs: int | None) -> tuple[Any, ...]:
+    """Consecutive parts of the given sizes, one for each output."""
     axis = from_front(axis, np.ndim(input))
     count = np.shape(input)[axis]
-    if not shape_is_symbolic([count, *sizes]) and sum(sizes) != count:
+    if outputs not in (None, len(sizes)):
+        raise InvalidModelError(f"sizes {list(sizes)} for {outputs} outputs")
+    if not all(sure_at_least(s, 0) for s in sizes):
+        raise InvalidModelError(f"sizes are {list(sizes)}, expected none below 0")
+    if not sure_equal(sum(sizes), count):
         raise InvalidModelError(f"sizes {list(sizes)} do not add up to {count}, axis {axis}")
     ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
     if isinstance(input, np.ndarray) and shape_is_symbolic(ends):

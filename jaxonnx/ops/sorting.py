@@ -69,7 +69,12 @@ def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis:
     """``values[1]`` where a new dimension of size ``depth`` meets ``indices``, else ``values[0]``.
 
     Negative indices count from ``depth``; one out of range gives ``values[0]`` everywhere.
+
+    Raises:
+        InvalidModelError: if ``values`` has not two elements.
     """
+    if np.shape(values) != (2,):
+        raise InvalidModelError(f"values has shape {list(np.shape(values))}, expected [2]")
     (size,) = as_dims(depth)
     size = int(size) if isinstance(size, np.floating) else size
     m = jnp if shape_is_symbolic((size,)) else xp(indices, values)

