@@ -31,7 +31,7 @@ def agree(model, sizes):
         rows = np.arange(size * 6, dtype=np.float32).reshape(size, 6)
         x = {"x": np.arange(1, size + 1, dtype=np.float32), "m": rows}
         direct = jax.tree.leaves(model(x))
-        found = jax.tree.leaves(exported.call({}, x))
+        found = jax.tree.leaves(exported.call(model.params, x))
         for a, b in zip(found, direct, strict=True):
             assert np.asarray(a).tolist() == np.asarray(b).tolist(), size
             assert a.shape == b.shape, size

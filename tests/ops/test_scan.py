@@ -16,7 +16,7 @@ VERSIONS = [9, 11, 16, 19, 21, 23, 24, 25]
 def load(attributes="", opset=18, kind="float"):
     """The running sum of the slices of ``x`` from ``s`` on, and the slices less the sum before."""
     text = f"""
-    ({kind}[N] s, {kind}[T, N] x) => ({kind}[N] last, {kind}[T, N] sums, {kind}[T, N] rest) {{
+    ({kind}[N] s, {kind}[P, Q] x) => ({kind}[N] last, {kind}[T, N] sums, {kind}[T, N] rest) {{
       last, sums, rest = Scan <num_scan_inputs = 1 {attributes}, body = b ({kind}[N] a, {kind}[N] v)
           => ({kind}[N] c, {kind}[N] d, {kind}[N] e) {{
         c = Add(a, v)
