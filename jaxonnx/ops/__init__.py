@@ -25,6 +25,7 @@ from jaxonnx.ops.resize import *
 from jaxonnx.ops.sampling import *
 from jaxonnx.ops.sequence import *
 from jaxonnx.ops.signal import *
+from jaxonnx.ops.slicing import *
 from jaxonnx.ops.sorting import *
 from jaxonnx.ops.text import *
 from jaxonnx.ops.transcendental import *

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxonnx.define.known import as_dims, is_symbolic, lift, shape_is_symbolic, xp
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops.movement import split
+from jaxonnx.ops.slicing import split
 
 __all__ = [
     "concat_from_sequence",

@@ -13,10 +13,10 @@ from jaxonnx.errors import InvalidModelError
 VERSIONS = [9, 11, 16, 19, 21, 23, 24, 25]
 
 
-def load(attributes="", opset=18, kind="float"):
+def load(attributes="", opset=18, kind="float", sizes="T, N"):
     """The running sum of the slices of ``x`` from ``s`` on, and the slices less the sum before."""
     text = f"""
-    ({kind}[N] s, {kind}[P, Q] x) => ({kind}[N] last, {kind}[T, N] sums, {kind}[T, N] rest) {{
+    ({kind}[N] s, {kind}[{sizes}] x) => ({kind}[N] last, {kind}[T, N] sums, {kind}[T, N] rest) {{
       last, sums, rest = Scan <num_scan_inputs = 1 {attributes}, body = b ({kind}[N] a, {kind}[N] v)
           => ({kind}[N] c, {kind}[N] d, {kind}[N] e) {{
         c = Add(a, v)
@@ -53,7 +53,7 @@ def test_backward(opset):
 @pytest.mark.parametrize(("axis", "out"), [("1", "1"), ("-1", "-1"), ("-1", "1")])
 def test_axes(axis, out):
     """ONNX's reference has neither axes nor directions."""
-    model = load(f", scan_input_axes = [{axis}], scan_output_axes = [{out}, 0]", 11)
+    model = load(f", scan_input_axes = [{axis}], scan_output_axes = [{out}, 0]", 11, sizes="N, T")
     _, sums, rest = model(S, X.T)
     assert_close(sums, f32([[11, 22], [14, 26], [19, 32]]).T)
     assert_close(rest, f32([[-9, -18], [-8, -18], [-9, -20]]))
