@@ -115,7 +115,7 @@ def _values(plan: Plan, params: Mapping[str, Any]) -> Table:
     for name, stored in plan.stored.items():
         array = arrays[name]
         role = f"{stored.role}, decides shapes" if stored.fixed else stored.role
-        role += "" if stored.source == "initializer" else f" ({stored.source})"
+        role += ", folded" if stored.source == "folded" else ""
         few = ", ".join(stored.users[:_USERS])
         rest = len(stored.users) - _USERS
         few += f" and {rest} more" if rest > 0 else ""

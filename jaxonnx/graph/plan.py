@@ -192,7 +192,7 @@ class Stored:
         role: what it is for.
         source: what holds it in the file, or that it was computed while loading.
         path: names of the enclosing functions and subgraphs; empty in the main graph.
-        users: how messages name the nodes that read it.
+        users: the nodes that read it, in a few words.
         fixed: whether it decides a shape, so that no other value can take its place.
         dtype: its element type.
         shape: its sizes.

@@ -56,11 +56,15 @@ def stored_values(
             role = "weight"
         else:
             role = _role(array, [*read.followed(name)], made, arrays, computed=source == "folded")
-        source, path = sources.get(name, ("folded", ()))
-        users = tuple(dict.fromkeys(u.node.label for u in read.of(name) if u.node))
+        users = tuple(dict.fromkeys(_user(u.node) for u in read.of(name) if u.node))
         fixed = name in pinned
         found[name] = Stored(name, role, source, path, users, fixed, array.dtype, array.shape)
     return found
+
+
+def _user(node: Node) -> str:
+    """A node in a few words: its operator and its name, or its output where it has none."""
+    return f"{node.op_type} {node.name or node.key!r}"
 
 
 def is_float(array: np.ndarray) -> bool:
