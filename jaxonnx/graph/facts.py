@@ -264,7 +264,7 @@ def gives_text(node: Node, position: int, fed: Sequence[bool]) -> bool:
 
 def _maps_to_text(node: Node, fed: bool) -> bool:
     """Whether the values of an encoder are strings; without a type, it goes both ways."""
-    values = {n: v for n, v in node.attributes.items() if n.startswith("values_") and len(v)}
+    values = {n: v for n, v in node.attributes.items() if n.startswith("values_") and np.size(v)}
     if "values_tensor" in values:
         return values["values_tensor"].dtype.kind == "T"
     return "values_strings" in values if values else not fed

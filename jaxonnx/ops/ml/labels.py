@@ -15,6 +15,9 @@ from jaxonnx.errors import InputError, InvalidModelError
 
 __all__ = ["category_mapper", "label_encoder", "one_hot_encoder"]
 
+_FAR = 2.0**62
+"""Numbers further from 0 are categories of nobody, and may not fit into an integer."""
+
 
 @register("LabelEncoder", 4, domain="ai.onnx.ml")
 def label_encoder(
@@ -151,9 +154,11 @@ def _place(x: Any, cats: np.ndarray) -> Any:
     if STRING in (cats.dtype, x.dtype):
         return _look_up(x, cats, places, -1)
     module = xp(x)
-    number = module.nan_to_num(module.trunc(x)) if x.dtype.kind == "f" else module.asarray(x)
-    found = _look_up(number.astype(module.asarray(cats).dtype), cats, places, -1)
-    return module.where(module.isfinite(x), found, -1) if x.dtype.kind == "f" else found
+    finite = module.isfinite(x)
+    if x.dtype.kind == "f":
+        x = module.clip(module.trunc(module.where(finite, x, 0)), -_FAR, _FAR)
+    number = module.asarray(x).astype(module.asarray(cats).dtype)
+    return module.where(finite, _look_up(number, cats.astype(number.dtype), places, -1), -1)
 
 
 def _table(
