@@ -1,6 +1,7 @@
 """Tree ensembles of ``ai.onnx.ml``."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.export
@@ -22,7 +23,7 @@ NAN = float("nan")
 MODES = ["LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER"]
 X = f32([[1], [2], [3], [NAN]])
 
-STUMP = {
+STUMP: dict[str, Any] = {
     "nodes_nodeids": (0, 1, 2),
     "nodes_treeids": (0, 0, 0),
     "nodes_featureids": (0, 0, 0),
@@ -33,9 +34,9 @@ STUMP = {
 }
 """True goes to node 1, false to node 2."""
 
-VOTES = {"target_ids": (0, 0), "target_nodeids": (1, 2), "target_treeids": (0, 0)}
+VOTES: dict[str, Any] = {"target_ids": (0, 0), "target_nodeids": (1, 2), "target_treeids": (0, 0)}
 
-NEW = {
+NEW: dict[str, Any] = {
     "nodes_featureids": (0,),
     "nodes_splits": f32([2]),
     "nodes_modes": np.array([0], np.uint8),
@@ -52,7 +53,7 @@ NEW = {
 
 def stump(mode, missing=None, x=X):
     """A comparison with 2 by the old operator: 10 where it is true, 20 where it is not."""
-    attributes = STUMP | {"nodes_modes": (f"BRANCH_{mode}", "LEAF", "LEAF")}
+    attributes: dict[str, Any] = STUMP | {"nodes_modes": (f"BRANCH_{mode}", "LEAF", "LEAF")}
     if missing is not None:
         attributes["nodes_missing_value_tracks_true"] = (missing, 0, 0)
     return ml.tree_ensemble_regressor(x, target_weights=(10.0, 20.0), **VOTES, **attributes)
@@ -81,7 +82,7 @@ def test_modes_ties_and_missing_values(mode, missing):
 @pytest.mark.parametrize("missing", [None, 0, 1])
 @pytest.mark.parametrize("mode", MODES)
 def test_modes_of_the_newest_version(mode, missing):
-    attributes = NEW | {"nodes_modes": np.array([MODES.index(mode)], np.uint8)}
+    attributes: dict[str, Any] = NEW | {"nodes_modes": np.array([MODES.index(mode)], np.uint8)}
     if mode == "MEMBER":
         attributes["membership_values"] = f32([3, 1, NAN])
     if missing is not None:
@@ -91,14 +92,14 @@ def test_modes_of_the_newest_version(mode, missing):
     assert_close(ml.tree_ensemble(X, n_targets=1, **attributes), f32(expected))
 
 
-def as_protos(attributes):
+def as_protos(attributes) -> dict[str, Any]:
     return {
         n: onnx.numpy_helper.from_array(v) if isinstance(v, np.ndarray) else list(v)
         for n, v in attributes.items()
     }
 
 
-SETS = {
+SETS: dict[str, Any] = {
     "nodes_featureids": (0, 1, 0, 1),
     "nodes_splits": f32([0, 5, 0, 2]),
     "nodes_modes": np.array([6, 0, 6, 4], np.uint8),
@@ -128,14 +129,14 @@ def test_members_and_several_modes_by_hand_and_by_the_reference():
 @pytest.mark.parametrize("size", range(6))
 def test_sets_of_any_size(size):
     values = np.arange(1, size + 1) * 2.0
-    attributes = NEW | {"nodes_modes": np.array([6], np.uint8)}
+    attributes: dict[str, Any] = NEW | {"nodes_modes": np.array([6], np.uint8)}
     attributes["membership_values"] = f32([*values[::-1], NAN])
     x = np.arange(-1, 14, dtype=np.float32)[:, None]
     expected = np.where(np.isin(x, values), 10, 20)
     assert_close(ml.tree_ensemble(x, n_targets=1, **attributes), f32(expected))
 
 
-TWO_TREES = {
+TWO_TREES: dict[str, Any] = {
     "nodes_nodeids": (0, 1, 2, 3, 4, 0, 1, 2, 0),
     "nodes_treeids": (4, 4, 4, 4, 4, 9, 9, 9, 11),
     "nodes_featureids": (0, 0, 1, 0, 0, 1, 0, 0, 0),
@@ -168,7 +169,7 @@ POINTS = f32([[-1, 0], [1, 2], [1, -2], [0, -1]])
 )
 @pytest.mark.parametrize("base", [(), (1.0, 2.0, 3.0)])
 def test_aggregates_by_hand_and_by_onnxruntime(aggregate, expected, base):
-    attributes = TWO_TREES | {"aggregate_function": aggregate}
+    attributes: dict[str, Any] = TWO_TREES | {"aggregate_function": aggregate}
     attributes |= {"base_values": base} if base else {}
     y = ml.tree_ensemble_regressor(POINTS, **attributes)
     assert_close(y, f32(expected) + f32(base or 0))
@@ -183,7 +184,7 @@ def test_aggregates_by_hand_and_by_onnxruntime(aggregate, expected, base):
 
 @pytest.mark.parametrize("number", range(4))
 def test_aggregates_of_the_newest_version(number):
-    attributes = NEW | {
+    attributes: dict[str, Any] = NEW | {
         "nodes_featureids": (0, 0),
         "nodes_splits": f32([2, 1]),
         "nodes_modes": np.array([0, 0], np.uint8),
@@ -208,7 +209,7 @@ def test_aggregates_of_the_newest_version(number):
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])
 @pytest.mark.parametrize("targets", [1, 2])
 def test_transforms_as_onnxruntime(transform, targets):
-    attributes = STUMP | VOTES | {"post_transform": transform, "n_targets": targets}
+    attributes: dict[str, Any] = STUMP | VOTES | {"post_transform": transform, "n_targets": targets}
     attributes |= {"target_weights": (0.2, 0.7)}
     model = node_model("TreeEnsembleRegressor", [X], opset=3, domain=DOMAIN, **attributes)
     y = jaxonnx.load(model)(X)
@@ -217,14 +218,14 @@ def test_transforms_as_onnxruntime(transform, targets):
 
 
 def test_transforms_of_the_newest_version():
-    attributes = NEW | {"leaf_weights": f32([0.2, 0.7]), "leaf_targetids": (0, 1)}
+    attributes: dict[str, Any] = NEW | {"leaf_weights": f32([0.2, 0.7]), "leaf_targetids": (0, 1)}
     y = ml.tree_ensemble(f32([[0]]), post_transform=1, **attributes)
     assert_close(y, f32([[np.exp(0.2), 1]]) / f32(np.exp(0.2) + 1))
     y = ml.tree_ensemble(f32([[0]]), post_transform=4, **attributes)
     assert_close(y, f32([[-0.84175611, -np.inf]]), scale=10)
 
 
-CLASSES = STUMP | {"class_treeids": (0, 0)}
+CLASSES: dict[str, Any] = STUMP | {"class_treeids": (0, 0)}
 
 
 def classify(x=X, **attributes):
@@ -233,13 +234,13 @@ def classify(x=X, **attributes):
 
 
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
-@pytest.mark.parametrize("weights", [(0.2, 0.7), (-0.2, 0.7), (0.5, 0.0)])
+@pytest.mark.parametrize("weights", [(0.2, 0.7), (-0.2, 0.7), (0.5, 0.1)])
 @pytest.mark.parametrize("classes", [(0, 0), (1, 1)])
 @pytest.mark.parametrize("base", [(), (0.25,)])
 def test_votes_for_one_of_two_classes_as_onnxruntime(transform, weights, classes, base):
     if base and classes[0]:
         return  # refused, see below
-    attributes = CLASSES | {
+    attributes: dict[str, Any] = CLASSES | {
         "class_ids": classes,
         "class_nodeids": (1, 2),
         "class_weights": weights,
@@ -260,14 +261,18 @@ def test_votes_for_one_of_two_classes_as_onnxruntime(transform, weights, classes
 
 
 def test_probit_of_one_of_two_classes():
-    attributes = {"class_ids": (0, 0), "class_nodeids": (1, 2), "class_weights": (0.5, 0.7)}
+    attributes: dict[str, Any] = {
+        "class_ids": (0, 0),
+        "class_nodeids": (1, 2),
+        "class_weights": (0.5, 0.7),
+    }
     _, scores = classify(classlabels_int64s=(0, 1), post_transform="PROBIT", **attributes)
     assert_close(scores[1:3], f32([[0, 0], [-0.5244459, 0.5244459]]), scale=10)
 
 
 def test_the_best_of_several_classes():
     """onnxruntime gives label 1 wherever both of two classes have votes, whatever the labels."""
-    attributes = {
+    attributes: dict[str, Any] = {
         "class_ids": (0, 1, 0, 1),
         "class_nodeids": (1, 1, 2, 2),
         "class_treeids": (0, 0, 0, 0),
@@ -285,7 +290,11 @@ def test_the_best_of_several_classes():
 
 
 def test_a_single_class():
-    attributes = {"class_ids": (0, 0), "class_nodeids": (1, 2), "class_weights": (0.2, -0.7)}
+    attributes: dict[str, Any] = {
+        "class_ids": (0, 0),
+        "class_nodeids": (1, 2),
+        "class_weights": (0.2, -0.7),
+    }
     label, scores = classify(classlabels_int64s=(5,), **attributes)
     assert_close(label, i64([1, 1, 0, 0]))
     assert_close(scores, f32([[0.2], [0.2], [-0.7], [-0.7]]))
@@ -306,6 +315,7 @@ def random_trees(rng, trees, depth, features, targets, modes):
             row = (node, tree, rng.integers(features), rng.integers(-2, 3) / 2)
             mode = "LEAF" if leaf else f"BRANCH_{rng.choice(modes)}"
             row = (*row, mode, *children, rng.integers(2))
+            value: Any
             for name, value in zip(columns, row, strict=True):
                 columns[name].append(
                     value
@@ -320,7 +330,7 @@ def random_trees(rng, trees, depth, features, targets, modes):
                 entry = (int(rng.integers(targets)), node, tree, float(rng.integers(-9, 9)))
                 for name, value in zip(votes, entry, strict=True):
                     votes[name].append(value)
-    return columns | votes | {"n_targets": targets}
+    return dict[str, Any](columns | votes) | {"n_targets": targets}
 
 
 @settings(max_examples=12, deadline=None)
@@ -334,7 +344,7 @@ def random_trees(rng, trees, depth, features, targets, modes):
 )
 def test_random_trees_as_onnxruntime(seed, trees, depth, targets, modes, aggregate):
     rng = np.random.default_rng(seed)
-    attributes = random_trees(rng, trees, depth, 3, targets, modes)
+    attributes: dict[str, Any] = random_trees(rng, trees, depth, 3, targets, modes)
     if targets == 1 and aggregate != "SUM":  # onnxruntime reads one vote of each leaf only
         attributes["target_weights"] = [0.5] * len(attributes["target_weights"])
     if targets == 1:
@@ -354,7 +364,7 @@ def test_random_trees_as_onnxruntime(seed, trees, depth, targets, modes, aggrega
 
 def test_double_precision():
     """0.1 in single precision is above 0.1 in double."""
-    attributes = STUMP | VOTES
+    attributes: dict[str, Any] = STUMP | VOTES
     del attributes["nodes_values"]
     attributes |= {
         "nodes_values_as_tensor": np.array([0.1, 0, 0]),
@@ -414,7 +424,11 @@ def test_derivatives():
     assert_close(jax.grad(lambda x: stump("LEQ", x=x).sum())(X), np.zeros((4, 1), np.float32))
 
     def classes(weights):
-        attributes = {"class_ids": (0, 0), "class_nodeids": (1, 2), "classlabels_int64s": (0, 1)}
+        attributes: dict[str, Any] = {
+            "class_ids": (0, 0),
+            "class_nodeids": (1, 2),
+            "classlabels_int64s": (0, 1),
+        }
         return classify(class_weights=weights, post_transform="LOGISTIC", **attributes)[1][0, 1]
 
     assert_close(jax.grad(classes)(f32([0, 1])), f32([0.25, 0]))
@@ -455,7 +469,7 @@ def test_jit_vmap_and_symbolic_rows():
     ],
 )
 def test_errors(changes, text):
-    attributes = STUMP | VOTES | {"target_weights": (1.0, 2.0)} | changes
+    attributes: dict[str, Any] = STUMP | VOTES | {"target_weights": (1.0, 2.0)} | changes
     with pytest.raises(InvalidModelError, match=text):
         ml.tree_ensemble_regressor(X, **attributes)
 
@@ -490,6 +504,10 @@ def test_errors_of_the_newest_version(changes, text):
     ],
 )
 def test_errors_of_classifiers(changes, text):
-    attributes = {"class_ids": (0, 0), "class_nodeids": (1, 2), "class_weights": (0.2, 0.7)}
+    attributes: dict[str, Any] = {
+        "class_ids": (0, 0),
+        "class_nodeids": (1, 2),
+        "class_weights": (0.2, 0.7),
+    }
     with pytest.raises(InvalidModelError, match=text):
         classify(**(attributes | changes))

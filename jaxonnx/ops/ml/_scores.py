@@ -121,7 +121,7 @@ def transformed(scores: Any, kind: str) -> Any:
 
 
 def _softmax_zero(scores: Any) -> Any:
-    """Softmax over the scores of a row that are not 0; those that are stay so."""
+    """Softmax over the scores of a row that are not 0; those that are stay so, all of them too."""
     counts = ~(jnp.abs(scores) <= _NEGLIGIBLE)  # NaN counts
     top = jax.lax.stop_gradient(scores.max(1, keepdims=True))
     powers = jnp.where(counts, jnp.exp(jnp.where(counts, scores, 0) - top), 0)
