@@ -277,12 +277,13 @@ def normalize_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-_FIELD_NAMES = {"IsNaN": "is_nan", "PRelu": "prelu", "MatMul": "matmul", "Col2Im": "col2im"}
+_FIELD_NAMES = {"IsNaN": "is_nan", "PRelu": "prelu", "Col2Im": "col2im"}
 
 
 def snake_case(op_type: str) -> str:
     """An operator's name in ``jaxonnx.ops``: ``LeakyRelu`` is ``leaky_relu``, ``If`` is ``if_``."""
     if op_type in _FIELD_NAMES:
         return _FIELD_NAMES[op_type]
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op_type).lower()
+    words = op_type.replace("MatMul", "Matmul")
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", words).lower()
     return f"{name}_" if keyword.iskeyword(name) else name

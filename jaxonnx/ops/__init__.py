@@ -18,6 +18,7 @@ from jaxonnx.ops.movement import *
 from jaxonnx.ops.normalization import *
 from jaxonnx.ops.padding import *
 from jaxonnx.ops.pooling import *
+from jaxonnx.ops.quantization import *
 from jaxonnx.ops.random import *
 from jaxonnx.ops.recurrent import *
 from jaxonnx.ops.reduction import *

@@ -136,6 +136,23 @@ def matmul(function: Function, args: Sequence[Any], attributes: Attributes) -> A
     return Padded(function(a.values, b, **attributes), a.count, a.axis)
 
 
+def matmul_integer(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
+    a, b, *zero_points = args
+    if any(np.ndim(z) > 1 for z in zero_points[:1] if z is not None):
+        return None  # one for each row
+    return matmul(lambda x, y: function(x, y, *zero_points, **attributes), [a, b], {})
+
+
+def quantize(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
+    """The first input alone is padded, with 0, which is in every range; so is the first output."""
+    x, *rest = args
+    if not isinstance(x, Padded) or any(isinstance(r, Padded) for r in rest):
+        return None
+    out = function(x.filled(0), *rest, **attributes)
+    first, *others = out if isinstance(out, tuple) else (out,)
+    return (Padded(first, x.count, x.axis), *others)
+
+
 def gemm(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
     a, *rest = args
     plain = isinstance(a, Padded) and not any(isinstance(r, Padded) for r in rest)

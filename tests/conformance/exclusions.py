@@ -1,14 +1,9 @@
 """What of ONNX's backend suite is not passed yet, and why; a case that passes fails the run."""
 
-_QUANTISED = (
-    *("ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger"),
-    *("QLinearConv", "QLinearMatMul", "QuantizeLinear"),
-)
 _RANDOM = ("Bernoulli", "RandomUniformLike")
 _TRAINING = ("Adagrad", "Adam", "Gradient", "Momentum")
 
 OPERATORS: dict[str, str] = {
-    **dict.fromkeys(_QUANTISED, "quantised operators are not there yet"),
     **dict.fromkeys(_RANDOM, "random numbers are not there yet"),
     **{f"ai.onnx.preview.training::{n}": "training is not there yet" for n in _TRAINING},
     "ImageDecoder": "it decodes files, which needs an image library",
