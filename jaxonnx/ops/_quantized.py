@@ -133,8 +133,7 @@ def centred(x: Any, zero_point: Any = None) -> Any:
 def quotient(x: Any, scale: Any, precision: np.dtype) -> Any:
     """``x / scale`` rounded to ``precision``; half types are held in float32."""
     if precision == np.float64:
-        with jax.enable_x64(True):  # whatever the caller's mode, since ties hang on it
-            return x.astype(precision) / scale.astype(precision)
+        return x.astype(precision) / scale.astype(precision)
     x, scale = (_rounded(v.astype(_SINGLE), precision) for v in (x, scale))
     return _rounded(x / scale, precision)
 
@@ -217,7 +216,7 @@ def exactly(
     return lax.platform_dependent(a, b, tpu=product, default=by_floats)
 
 
-_PIECES = 64
+_PIECES = 16
 """The most pieces that a matrix product is cut into, so that the program stays small."""
 
 

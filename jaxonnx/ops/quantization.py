@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
-from jaxonnx.define.known import xp
+from jaxonnx.define.known import x64_enabled, xp
 from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
@@ -85,8 +86,9 @@ def quantize_linear(
         zero_point = lie(zero_point.astype(_wider(dtype)), name="y_zero_point")
     if scale.dtype.name == "float8_e8m0fnu":
         scale = scale.astype(np.float32)
-    divided = quotient(data, lie(scale, name="y_scale"), kind)
-    return round_saturate(divided, zero_point, dtype, saturate=saturate)
+    scale = lie(scale, name="y_scale")
+    with jax.enable_x64(x64_enabled() or kind == np.float64):
+        return round_saturate(quotient(data, scale, kind), zero_point, dtype, saturate=saturate)
 
 
 def _arrays(*values: Any) -> list[Any]:
@@ -133,7 +135,8 @@ def dequantize_linear(
     data, scale, zero_point = _arrays(x, x_scale, x_zero_point)
     dtype = dtype_of(output_dtype) or np.dtype(scale.dtype)
     if dtype.name not in ("float16", "bfloat16", "float32"):
-        raise InvalidModelError(f"output_dtype is {dtype.name}, expected float16, bfloat16, float")
+        allowed = "float16, bfloat16 or float32"
+        raise InvalidModelError(f"output_dtype is {dtype.name}, expected {allowed}")
     lie = partial(spread, shape=data.shape, axis=axis, block_size=block_size)
     if zero_point is not None:
         check_zero_point(zero_point, scale, "x_zero_point", np.dtype(data.dtype))
