@@ -46,8 +46,7 @@ def equal(actual, expected):
     """Equal dtype, shape and values, NaN included."""
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
-    wide = [v.astype(np.float64) for v in (actual, expected)]
-    np.testing.assert_array_equal(*wide)
+    np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
 
 
 # Quantising
@@ -308,7 +307,7 @@ def made(case):
     rng, limits = np.random.default_rng(seed), ml_dtypes.iinfo(dtype)
     low, high = int(limits.min), int(limits.max)
     spread = 2.0 ** rng.integers(-3, 3)
-    x = (rng.normal(size=shape) * high * spread).astype(data)
+    x = np.clip(rng.normal(size=shape) * high * spread, -6e4, 6e4).astype(data)
     scale = (2.0 ** rng.integers(-1, 2, lie) * rng.choice([1, 0.9], lie)).astype(scales)
     zero = rng.integers(low, high + 1, lie).astype(dtype) if zero_point else None
     codes = rng.integers(low, high + 1, shape).astype(dtype)
@@ -661,7 +660,9 @@ def test_exact_whatever_precision_is_asked_of_products():
 
 def test_padded_data():
     def follow(name, version, *args):
-        return padding.apply(lookup(name, version), args, {}, name)
+        operator = lookup(name, version)
+        assert operator is not None
+        return padding.apply(operator, args, {}, name)
 
     codes, count = u8([[1, 2], [3, 4], [9, 9]]), np.int64(2)
     x = Padded(jnp.asarray(codes), count, 0)
@@ -705,9 +706,19 @@ def test_padded_data():
             [helpers.f32(np.ones((2, 3))), helpers.f32([1, 2])],
             {},
         ),
-        (r"axis is 1, expected one in \[-1, 0\]", "q", [helpers.f32([1, 2]), helpers.f32([1, 2])], {}),
+        (
+            r"axis is 1, expected one in \[-1, 0\]",
+            "q",
+            [helpers.f32([1, 2]), helpers.f32([1, 2])],
+            {},
+        ),
         (r"axis is -3", "q", [helpers.f32(np.ones((2, 3))), helpers.f32([1, 2])], {"axis": -3}),
-        (r"y_scale has shape \(2, 3\), expected a vector", "q", [helpers.f32(np.ones((2, 3)))] * 2, {}),
+        (
+            r"y_scale has shape \(2, 3\), expected a vector",
+            "q",
+            [helpers.f32(np.ones((2, 3)))] * 2,
+            {},
+        ),
         ("block_size is -1", "q", [helpers.f32([1, 2]), helpers.f32([1])], {"block_size": -1}),
         (
             r"y_scale has shape \(3,\), expected \(2,\) for blocks of 2",
@@ -733,7 +744,12 @@ def test_padded_data():
             [helpers.f32([1]), F32(1), u8(1)],
             {"output_dtype": 3},
         ),
-        ("precision is int8, expected a floating", "q", [helpers.f32([1]), F32(1)], {"precision": 3}),
+        (
+            "precision is int8, expected a floating",
+            "q",
+            [helpers.f32([1]), F32(1)],
+            {"precision": 3},
+        ),
         ("x_zero_point is int8, expected uint8", "d", [u8([1]), F32(1), s8(1)], {}),
         (
             r"x_zero_point has shape \(1, 2\), expected \(2,\)",
