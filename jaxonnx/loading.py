@@ -59,6 +59,7 @@ def build_plan(
         static=tuple(s.name for s in inputs if s.name in cone.inputs),
         opsets=opsets_of(proto),
         metadata=_metadata(proto),
+        declared=tuple(map(spec_of, proto.graph.value_info)),
     )
     return plan, {n: weights[n] for n in plan.params}
 

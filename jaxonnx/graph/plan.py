@@ -233,6 +233,7 @@ class Plan:
         outputs: what is declared of the graph outputs, in order.
         defaults: names of inputs that have an initializer, so need not be given.
         stored: what every stored floating value is for, by name.
+        declared: what the file says of values that nodes give.
         static: names of the inputs whose values must be known while tracing.
         opsets: the opset imports, domain to version.
         metadata: producer, graph name, model version and the model's own properties.
@@ -246,8 +247,16 @@ class Plan:
     static: tuple[str, ...]
     opsets: Mapping[str, int]
     metadata: Mapping[str, str]
+    declared: tuple[Spec, ...] = ()
 
     @functools.cached_property
     def params(self) -> tuple[str, ...]:
         """Names of the weights, in the order of the leaves of a model."""
         return tuple(n for n, s in self.stored.items() if s.role == "weight")
+
+    @functools.cached_property
+    def protected(self) -> frozenset[str]:
+        """Names that passes may not touch: what a user can name from outside."""
+        given = {n for graph in self.graph.walk() for n in graph.given}
+        names = (s.name for s in (*self.inputs, *self.outputs))
+        return frozenset((*names, *self.stored, *given))

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxonnx.graph import serial
-from jaxonnx.graph.plan import Options, Plan
+from jaxonnx.graph.plan import Options, Plan, Spec
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
 from jaxonnx.run.outputs import Outputs
+from jaxonnx.run.types import value_types
 
 
 class Program:
@@ -40,6 +41,11 @@ class Program:
     def fingerprint(self) -> str:
         """A digest of the whole content, names of nodes included."""
         return serial.digest((self.plan, self.options))
+
+    @functools.cached_property
+    def types(self) -> Mapping[str, Spec]:
+        """Dtype and shape of every value by name, as far as they are known."""
+        return value_types(self.plan, self.options)
 
     def encode(self) -> bytes:
         """The content as bytes; :meth:`decode` reads them."""

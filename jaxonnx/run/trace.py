@@ -108,6 +108,7 @@ class Tracing:
         counts: filled while tracing: the number of results by name in ``bounds``.
         buckets: outside of a trace, where value-dependent sizes are padded to powers of two: which
             axes, by node and kinds of its inputs, filled while running. None pads nothing.
+        observe: is shown every node and its results.
     """
 
     arguments: Mapping[int, jax.Array] = dataclasses.field(default_factory=dict)
@@ -117,6 +118,7 @@ class Tracing:
     bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     counts: dict[str, Any] = dataclasses.field(default_factory=dict)
     buckets: dict[Any, Sequence[int | None]] | None = None
+    observe: Callable[[Node, Sequence[Any]], None] | None = None
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
         """A known array as a traced one; anything else as it is."""
@@ -132,6 +134,8 @@ class Tracing:
             args = [values[name] if name else None for name in node.inputs]
             with notes(node, args):
                 results = self.evaluate(node, args, values)
+            if self.observe is not None:
+                self.observe(node, results)
             values.update((n, r) for n, r in zip(node.outputs, results, strict=False) if n)
         return [values[name] for name in graph.outputs]
 
