@@ -1,4 +1,4 @@
-"""Dtype and shape of every value of a model: what the file declares, else by abstract evaluation."""
+"""Dtype and shape of every value: as the file declares, else by abstract evaluation."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
