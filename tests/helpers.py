@@ -42,6 +42,23 @@ def i64(values: Any) -> np.ndarray:
     return np.array(values, np.int64)
 
 
+def u8(values: Any) -> np.ndarray:
+    """Integers as a uint8 array."""
+    return np.array(values, np.uint8)
+
+
+def s8(values: Any) -> np.ndarray:
+    """Integers as an int8 array."""
+    return np.array(values, np.int8)
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """Equal dtype, shape and values, NaN included."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
+
+
 def assert_close(actual: Any, expected: Any, *, scale: float = 1.0) -> None:
     """Equal dtype and shape, and values equal within ``scale`` times the table's tolerance."""
     actual, expected = np.asarray(actual), np.asarray(expected)
