@@ -102,3 +102,41 @@ def test_params_in_double_keep_their_dtype():
     model = jaxonnx.load(graph_model([node], [("x", 11, [2])], [("y", 11)], stored))
     assert model.params["w"].dtype == np.float64
     assert_close(np.asarray(model(np.ones(2))), np.array([1 / 3, 2]))
+
+
+def cast_to_double(*nodes, outputs=(("y", 1),), like=False):
+    """``d``, ``x`` as a double, and what nodes make of it."""
+    if like:
+        first = helper.make_node("CastLike", ["x", "like"], ["d"])
+    else:
+        first = helper.make_node("Cast", ["x"], ["d"], to=11)
+    inputs = [("x", 1, [1]), ("like", 11, [1])] if like else [("x", 1, [1])]
+    return jaxonnx.load(graph_model([first, *nodes], inputs, outputs))
+
+
+@pytest.mark.parametrize("like", [False, True])
+def test_a_cast_to_double_is_guarded_where_it_is_used(like):
+    square = helper.make_node("Mul", ["d", "d"], ["dd"])
+    back = helper.make_node("Cast", ["dd"], ["y"], to=1)
+    model = cast_to_double(square, back, like=like)
+    x, more = np.array([0.5], np.float32), (np.array([1.0]),) if like else ()
+    assert_close(model(x, *more), x * x)
+    with pytest.raises(PrecisionError, match="differentiated path"):
+        jax.grad(lambda x: model(x, *more).sum())(x)
+    with jax.enable_x64(True):
+        assert_close(jax.grad(lambda x: model(x, *more).sum())(x), 2 * x)
+
+
+def test_a_double_that_no_derivative_flows_through_is_not_refused():
+    """Exporters look for infinities so."""
+    found = helper.make_node("IsInf", ["d"], ["inf"])
+    chosen = helper.make_node("Where", ["inf", "x", "twice"], ["y"])
+    model = cast_to_double(found, helper.make_node("Add", ["x", "x"], ["twice"]), chosen)
+    x = np.array([0.5], np.float32)
+    assert_close(jax.grad(lambda x: model(x).sum())(x), np.array([2], np.float32))
+
+
+def test_a_double_output_is_guarded():
+    model = cast_to_double(outputs=(("d", 11),))
+    with pytest.raises(PrecisionError, match="differentiated path"):
+        jax.grad(lambda x: model(x).sum())(np.array([0.5], np.float32))

@@ -1,6 +1,7 @@
 """Bounds and buckets: padded arrays that never let padding reach a real element."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
@@ -10,7 +11,14 @@ from onnx import TensorProto, helper
 
 import jaxonnx
 from jaxonnx.define import registry
-from jaxonnx.errors import DataDependentShapeError, InputError
+from jaxonnx.define.padded import pad
+from jaxonnx.errors import (
+    DataDependentShapeError,
+    InputError,
+    InvalidModelError,
+    UnpaddableError,
+)
+from jaxonnx.run import padding
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -303,3 +311,73 @@ def assert_reversible(function, inputs, **attributes):
     forward = np.asarray(function(*inputs, **attributes))
     backward = np.asarray(function(*(x[::-1] for x in inputs), **attributes))
     np.testing.assert_allclose(forward, backward[::-1], rtol=1e-6)
+
+
+def padded(values, size, axis=0):
+    """Some values as the first slices of a padded array."""
+    with jax.enable_x64(True):
+        return pad(jnp.asarray(values), axis, size)
+
+
+def follow(op_type, args, attributes=None, version=None):
+    """What an operator gives for padded inputs."""
+    versions = registry.versions_of(op_type)
+    operator = registry.lookup(op_type, version or max(versions))
+    assert operator is not None
+    with jax.enable_x64(True):  # as models are traced
+        return padding.apply(operator, args, attributes or {}, op_type)
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(1, [np.nan, 3, 1]), (0, [1, 3, np.nan])])
+def test_top_k_of_padded_values_with_nan(largest, expected):
+    """ONNX leaves it open; both oracles put NaN first, and so last where the order ascends."""
+    x = padded(f32([3, np.nan, 1]), 8)
+    values, places = follow("TopK", [x, i64([5])], {"largest": largest})
+    assert_close(np.asarray(values.cut()), f32(expected))
+    assert_close(np.asarray(places.cut()), i64([1, 0, 2] if largest else [2, 0, 1]))
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(1, [9, 3, 1]), (0, [1, 3, 9])])
+def test_top_k_of_padded_integers(largest, expected):
+    values, _ = follow("TopK", [padded(i64([3, 9, 1]), 8), i64([5])], {"largest": largest})
+    assert_close(np.asarray(values.cut()), i64(expected))
+
+
+def test_gather_of_places_that_are_padding():
+    x = padded(f32([3, 5]), 4)
+    (found,) = follow("Gather", [x, i64([0, 1, -1, -2, 2, 3, -3])])
+    assert_close(np.asarray(found), f32([3, 5, 5, 3, np.nan, np.nan, np.nan]))
+
+
+def test_gather_of_nothing_found():
+    (found,) = follow("Gather", [padded(f32([]), 4), i64([0, -1])])
+    assert_close(np.asarray(found), f32([np.nan, np.nan]))
+
+
+@pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
+def test_the_place_of_nothing_found_is_no_place(op_type):
+    (place,) = follow(op_type, [padded(f32([]), 4)])
+    (found,) = follow("Gather", [padded(f32([1, 2]), 4), place])
+    assert np.isnan(np.asarray(found)).all()
+
+
+def test_a_slice_ends_with_what_is_real():
+    (part,) = follow("Slice", [padded(f32([1, 2, 3]), 8), i64([1]), i64([6])])
+    assert_close(np.asarray(part.cut()), f32([2, 3]))
+    (part,) = follow("Slice", [padded(f32([1, 2, 3]), 8), i64([5]), i64([7])])
+    assert_close(np.asarray(part.cut()), f32([]))
+
+
+def test_the_mean_of_padded_integers_is_refused():
+    """It rounds toward zero: 9 / 3 is 3, but 9 / 8 would have been 1 and scaled 2."""
+    with pytest.raises(UnpaddableError):
+        follow("ReduceMean", [padded(i64([0, 4, 5]), 8)], version=13)
+
+
+def test_compress_by_a_condition_that_is_too_long():
+    text = "(float[N] x, bool[C] c) => (float[M] y) { y = Compress<axis = 0>(x, c) }"
+    for options in ({}, {"bounds": {"y": 2}}):
+        model = jaxonnx.load(text_model(text), **options)
+        assert_close(np.asarray(model(X, np.array([False, True]))), X[1:2])
+        with pytest.raises(InvalidModelError, match="length 6, expected at most 5"):
+            model(X, np.zeros(6, bool))

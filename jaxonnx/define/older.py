@@ -32,13 +32,14 @@ _ANNOTATIONS: Mapping[str | None, Any] = {
 _ARRAYS = {"INT": np.int64, "INTS": np.int64, "FLOATS": np.float32}
 """Dtypes of inputs that were attributes; a number that is no integer takes that of the data."""
 
+_NAMED = ("static", "weights", "statistics", "settings")
+"""Traits that name inputs."""
+
 _SAME = frozenset(f.name for f in dataclasses.fields(Operator)) - {
     "op_type",
     "versions",
     "function",
-    "static",
-    "weights",
-    "statistics",
+    *_NAMED,
 }
 """What is registered of older versions as it is of newer ones."""
 
@@ -216,5 +217,5 @@ def _register(
     keyword = Parameter.KEYWORD_ONLY
     inputs = {n for n, p in signature.parameters.items() if p.kind is not keyword}
     traits = {n: getattr(newer, n) for n in _SAME}
-    named = {n: getattr(newer, n) & inputs for n in ("static", "weights", "statistics")}
+    named = {n: getattr(newer, n) & inputs for n in _NAMED}
     return register(newer.op_type, *versions, **traits, **named)(function)

@@ -9,7 +9,14 @@ import onnx
 
 from jaxonnx.define import registry
 from jaxonnx.define.dtypes import type_of
-from jaxonnx.define.schema import LEGACY_ATTRIBUTES, UNBOUNDED, Signature, newest_opset, onnx_schema
+from jaxonnx.define.schema import (
+    LEGACY_ATTRIBUTES,
+    UNBOUNDED,
+    Signature,
+    newest_opset,
+    onnx_schema,
+    onnx_signature,
+)
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.graph.plan import Graph, Node
 
@@ -62,6 +69,12 @@ def is_constant(node: Node) -> bool:
 def signature(node: Node) -> Signature | None:
     """What is expected of a node; None where nobody says."""
     return registry.signature(node.op_type, node.version, node.domain)
+
+
+def counts_outputs(node: Node) -> bool:
+    """Whether the number of a node's outputs has a meaning, as for Split: unnamed ones count."""
+    expected = onnx_signature(node.op_type, node.version, node.domain)
+    return expected is not None and expected.output_counts[1] >= UNBOUNDED
 
 
 def check_node(node: Node) -> None:

@@ -5,6 +5,7 @@ outputs such that the padding never reaches a real element, or None where it can
 Operators name their rule in ``register(..., padding=rule)``.
 """
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 
 from jaxonnx.define.known import as_dims, is_known
 from jaxonnx.define.padded import Padded
+from jaxonnx.ops._extremum import least
 
 Attributes = Mapping[str, Any]
 Function = Callable[..., Any]
@@ -59,9 +61,12 @@ def gather(function: Function, args: Sequence[Any], attributes: Attributes) -> A
             return None
         shift = np.ndim(indices) - 1 if data.axis > axis else 0
         return Padded(function(data.values, indices, **attributes), data.count, data.axis + shift)
-    places = indices.values if isinstance(indices, Padded) else indices
+    places = jnp.asarray(indices.values if isinstance(indices, Padded) else indices)
     count = jnp.minimum(data.count, data.size).astype(places.dtype)
-    out = function(data.values, jnp.where(places < 0, places + count, places), **attributes)
+    places = jnp.where(places < 0, places + count, places)
+    real = (places >= 0) & (places < count)
+    beyond = jnp.asarray(data.size, places.dtype)  # as what an index out of range finds
+    out = function(data.values, jnp.where(real, places, beyond), **attributes)
     return Padded(out, indices.count, axis + indices.axis) if isinstance(indices, Padded) else out
 
 
@@ -185,16 +190,8 @@ def slice(function: Function, args: Sequence[Any], attributes: Attributes) -> An
     return Padded(values, jnp.maximum(stop - firsts[k], 0), x.axis)
 
 
-def lowest(dtype: Any) -> Any:
-    if jnp.issubdtype(dtype, np.bool_):
-        return False
-    return -np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).min
-
-
-def highest(dtype: Any) -> Any:
-    if jnp.issubdtype(dtype, np.bool_):
-        return True
-    return np.inf if jnp.issubdtype(dtype, jnp.inexact) else jnp.iinfo(dtype).max
+lowest = functools.partial(least, sign=1)
+highest = functools.partial(least, sign=-1)
 
 
 def reduce(identity: Callable[[Any], Any]) -> Function:
@@ -226,19 +223,29 @@ def mean(function: Function, args: Sequence[Any], attributes: Attributes) -> Any
     return out * (x.size / real.astype(np.float64)).astype(out.dtype)
 
 
+_NOWHERE = np.iinfo(np.int32).max
+"""The place of the largest of no elements: as an index it is out of any range."""
+
+
 def arg(fill: Callable[[Any], Any]) -> Function:
     def rule(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
         (x,) = args
         axis = attributes.get("axis", 0) % x.values.ndim
         if axis == x.axis:
             out = function(x.filled(fill(x.dtype)), **attributes)
-            last = jnp.maximum(jnp.minimum(x.count, x.size) - 1, 0).astype(out.dtype)
-            return jnp.minimum(out, last)  # the last of equal ones may be padding
+            last = (jnp.minimum(x.count, x.size) - 1).astype(out.dtype)
+            found = jnp.minimum(out, last)  # the last of equal ones may be padding
+            return jnp.where(last < 0, _NOWHERE, found)
         out = function(x.values, **attributes)
         lost = axis < x.axis and not attributes.get("keepdims", 1)
         return Padded(out, x.count, x.axis - lost)
 
     return rule
+
+
+def _last(dtype: Any) -> Any:
+    """What comes last in ascending order."""
+    return np.nan if jnp.issubdtype(dtype, jnp.inexact) else highest(dtype)
 
 
 def top_k(function: Function, args: Sequence[Any], attributes: Attributes) -> Any:
@@ -249,7 +256,7 @@ def top_k(function: Function, args: Sequence[Any], attributes: Attributes) -> An
     axis = attributes.get("axis", -1) % x.values.ndim
     if axis != x.axis:
         return tuple(Padded(r, x.count, x.axis) for r in function(x.values, k, **attributes))
-    fill = lowest if attributes.get("largest", 1) else highest
+    fill = lowest if attributes.get("largest", 1) else _last
     size = min(x.size, as_dims(k)[0]) if is_known(k) else x.size
     results = function(x.filled(fill(x.dtype)), np.array([size]), **attributes)
     wanted = jnp.asarray(k).reshape(()).astype(np.int64)

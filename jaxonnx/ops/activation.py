@@ -14,7 +14,7 @@ from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops import _padding
+from jaxonnx.ops import _padding, _softmax
 from jaxonnx.ops._axes import from_front
 from jaxonnx.ops._precision import widened
 
@@ -200,7 +200,8 @@ def hard_swish(x: ArrayLike, /) -> Array:
     """
     x = jnp.asarray(x)
     inner = jnp.clip(x, -_BEND, _BEND)
-    return jnp.where(x > _BEND, x, inner * (inner / 6 + 0.5))
+    bent = jnp.where(x <= -_BEND, 0, inner * (inner / 6 + 0.5))  # rounding would leave a trace
+    return jnp.where(x > _BEND, x, bent)
 
 
 @register("Mish", 18, 22, elementwise=True)
@@ -285,14 +286,14 @@ def softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
         InvalidModelError: if there is no such axis.
     """
     x = jnp.asarray(input)
-    return jax.nn.softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
+    return _softmax.softmax(widened(x), axes=(from_front(axis, x.ndim),)).astype(x.dtype)
 
 
 @register("Softmax", 1, 11, padding=_padding.softmax)
 def softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """Softmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
-    return jax.nn.softmax(widened(x), axis=_from(axis, x)).astype(x.dtype)
+    return _softmax.softmax(widened(x), axes=_from(axis, x)).astype(x.dtype)
 
 
 @register("LogSoftmax", 13, padding=_padding.softmax)
@@ -303,14 +304,14 @@ def log_softmax(input: ArrayLike, /, *, axis: int = -1) -> Array:
         InvalidModelError: if there is no such axis.
     """
     x = jnp.asarray(input)
-    return jax.nn.log_softmax(widened(x), axis=from_front(axis, x.ndim)).astype(x.dtype)
+    return _softmax.log_softmax(widened(x), axes=(from_front(axis, x.ndim),)).astype(x.dtype)
 
 
 @register("LogSoftmax", 1, 11, padding=_padding.softmax)
 def log_softmax_1(input: ArrayLike, /, *, axis: int = 1) -> Array:
     """LogSoftmax over all dimensions from ``axis`` on, taken together."""
     x = jnp.asarray(input)
-    return jax.nn.log_softmax(widened(x), axis=_from(axis, x)).astype(x.dtype)
+    return _softmax.log_softmax(widened(x), axes=_from(axis, x)).astype(x.dtype)
 
 
 @register("Hardmax", 13)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -15,6 +14,7 @@ from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._softmax import softmax
 
 __all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"]
 
@@ -223,8 +223,8 @@ def _unseen(bias: Array | None, visible: Array | None) -> Array | None:
 def _softmax(scores: Array, unseen: Array | None) -> Array:
     """Softmax over the keys, 0 in rows without any; those are replaced before, so none is NaN."""
     if unseen is None:
-        return jax.nn.softmax(scores, axis=-1)
-    return jnp.where(unseen, 0, jax.nn.softmax(jnp.where(unseen, 0, scores), axis=-1))
+        return softmax(scores, axes=(-1,))
+    return jnp.where(unseen, 0, softmax(jnp.where(unseen, 0, scores), axes=(-1,)))
 
 
 @register("FlexAttention", 1, domain="ai.onnx.preview")
@@ -253,7 +253,7 @@ def flex_attention(
     scores = _scores(q, k, 1 / math.sqrt(q.shape[-1]) if scale is None else scale).astype(precise)
     if score_mod is not None:
         (scores,) = score_mod(scores)
-    weights = jax.nn.softmax(scores, axis=-1)
+    weights = softmax(scores, axes=(-1,))
     if prob_mod is not None:
         (weights,) = prob_mod(weights)
     return _weighted(weights, v).astype(q.dtype)

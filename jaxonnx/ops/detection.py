@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.define.known import concrete, xp
+from jaxonnx.define.known import concrete, shape_is_symbolic, xp
 from jaxonnx.define.padded import Padded
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
@@ -34,8 +34,9 @@ def _bounded_compress(
     input: ArrayLike, condition: ArrayLike, /, *, axis: int | None = None, size: int
 ) -> Padded:
     data = jnp.asarray(input) if axis is not None else jnp.ravel(input)
-    (chosen,) = jnp.nonzero(condition, size=size, fill_value=0)
     along = from_front(axis or 0, data.ndim)
+    _check_length(condition, data.shape[along])
+    (chosen,) = jnp.nonzero(condition, size=size, fill_value=0)
     kept = _slices(data, chosen, along)
     return Padded(kept, jnp.count_nonzero(condition), along)
 
@@ -47,15 +48,22 @@ def compress(input: ArrayLike, condition: ArrayLike, /, *, axis: int | None = No
     What ``condition`` is too short for is left out.
 
     Raises:
-        InvalidModelError: if it chooses what is not there.
+        InvalidModelError: if it is longer than what it chooses from.
     """
-    (chosen,) = np.nonzero(concrete(condition))
     data: Any = input if axis is not None else xp(input).reshape(input, -1)
     along = from_front(axis or 0, data.ndim)
-    count = data.shape[along]
-    if len(chosen) and chosen[-1] >= count:
-        raise InvalidModelError(f"condition chooses number {chosen[-1]} of {count}")
+    _check_length(condition, data.shape[along])
+    (chosen,) = np.nonzero(concrete(condition))
     return xp(data).take(data, chosen.astype(np.int32), axis=along)
+
+
+def _check_length(condition: ArrayLike, count: Any) -> None:
+    """Refuse a condition that is longer than what it chooses from."""
+    length = np.shape(condition)[0] if np.ndim(condition) == 1 else None
+    if length is None:
+        raise InvalidModelError(f"condition has rank {np.ndim(condition)}, expected 1")
+    if not shape_is_symbolic((length, count)) and length > count:
+        raise InvalidModelError(f"condition has length {length}, expected at most {count}")
 
 
 def _slices(data: Any, places: Any, axis: int) -> Any:

@@ -14,6 +14,7 @@ from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import as_dims, same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._extremum import extremum, least, over
 from jaxonnx.ops._precision import widened
 from jaxonnx.ops._windows import Windows, place
 
@@ -63,10 +64,6 @@ def _pools(sizes: Sequence[Any], kernel: Sequence[int], **attributes: Any) -> Wi
     return place(sizes, kernel, **attributes)
 
 
-def _lowest(dtype: Any) -> Any:
-    return np.array(-np.inf if jnp.issubdtype(dtype, np.inexact) else jnp.iinfo(dtype).min, dtype)
-
-
 def _first_places(x: Array, found: Windows) -> Array:
     """Where each window's first maximum lies among the flattened spatial elements, int32."""
     count = math.prod(x.shape[2:])
@@ -76,7 +73,7 @@ def _first_places(x: Array, found: Windows) -> Array:
         first = (a[0] > b[0]) | (a[0] != a[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
         return lax.select(first, a[0], b[0]), lax.select(first, a[1], b[1])
 
-    initial = (_lowest(x.dtype), _NOWHERE)
+    initial = (least(x.dtype), _NOWHERE)
     return _windowed((lax.stop_gradient(x), places), initial, better, found)[1]
 
 
@@ -90,7 +87,7 @@ def _take(x: Array, places: Array) -> Array:
 
 @kink(lambda dx, x, *, found: _take(dx, _first_places(x, found)))
 def _window_max(x: Array, /, *, found: Windows) -> Array:
-    return _windowed(x, _lowest(x.dtype), lax.max, found)
+    return extremum(x, 1, lambda *operands: _windowed(*operands, found))
 
 
 @register("MaxPool", 1, 8, 10, 11, 12, 22)
@@ -107,7 +104,7 @@ def max_pool(
     strides: Sequence[int] | None = None,
     outputs: int = 1,
 ) -> Any:
-    """Maximum over windows of ``x`` (N, C, D1, ...), padding apart.
+    """Maximum over windows of ``x`` (N, C, D1, ...), padding apart; NaN if one is.
 
     The second output holds where in the flattened ``x`` the first maximum of each window lies,
     spatial dimensions counted column by column with ``storage_order=1``. Derivative at ties: all
@@ -263,9 +260,12 @@ def global_average_pool(x: ArrayLike, /) -> Array:
 @register("GlobalMaxPool", 1, 22)
 @kink(lambda dx, x: _take(dx, _first_of_channel(x)))
 def global_max_pool(x: ArrayLike, /) -> Array:
-    """Maximum over all spatial dimensions, which become 1. Derivative at ties: all to the first."""
+    """Maximum over all spatial dimensions, which become 1; NaN if one is.
+
+    Derivative at ties: all to the first.
+    """
     x = jnp.asarray(x)
-    return jnp.max(x, axis=_spatial(x), keepdims=True)
+    return jnp.expand_dims(over(x, 1, _spatial(x)), _spatial(x))
 
 
 def _first_of_channel(x: Array) -> Array:
@@ -365,7 +365,7 @@ def max_roi_pool(
     pooled = []
     for row, column in np.ndindex(*pooled_shape):
         mask = (rows[:, row, :, None] & columns[:, column, None, :]).reshape(-1, 1, height * width)
-        places = lax.argmax(jnp.where(mask, flat, _lowest(x.dtype)), 2, np.int32)[..., None]
+        places = lax.argmax(jnp.where(mask, flat, least(x.dtype)), 2, np.int32)[..., None]
         largest = jnp.take_along_axis(flat, places, axis=2, mode="clip")[..., 0]
         pooled.append(jnp.where(jnp.any(mask, 2), largest, 0))
     return jnp.stack(pooled, axis=2).reshape(*images.shape[:2], *pooled_shape)

@@ -42,11 +42,19 @@ def _both(result: Any, mask: Any, outputs: int) -> Any:
     return result if outputs == 1 else (result, mask)
 
 
-@register("Dropout", 7, 10)
-def dropout_7(data: ArrayLike, /, *, ratio: float = 0.5, outputs: int = 1) -> Any:
-    """``data`` as it is: these versions only run inference; the mask is all true."""
+@register("Dropout", 10)
+def dropout_10(data: ArrayLike, /, *, ratio: float = 0.5, outputs: int = 1) -> Any:
+    """``data`` as it is: this version only runs inference; the mask is all true."""
     del ratio
     return dropout(data, outputs=outputs)
+
+
+@register("Dropout", 7)
+def dropout_7(data: ArrayLike, /, *, ratio: float = 0.5, outputs: int = 1) -> Any:
+    """``data`` as it is: this version only runs inference; the mask is all 1, of its dtype."""
+    del ratio
+    result, mask = dropout(data, outputs=2)
+    return _both(result, mask.astype(xp(data).asarray(data).dtype), outputs)
 
 
 @register("Dropout", 1, 6)

@@ -2,10 +2,9 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -13,10 +12,13 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import as_dims, is_symbolic, maximum, minimum, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.ops import _padding, elementwise
 from jaxonnx.ops._axes import all_from_front
+from jaxonnx.ops._extremum import least, over
 from jaxonnx.ops._precision import widened
+from jaxonnx.ops._softmax import log_sum_exp
 
 __all__ = [
     "reduce_l1",
@@ -31,11 +33,50 @@ __all__ = [
     "reduce_sum_square",
 ]
 
-Axes = Sequence[int] | None
+Axes = tuple[int, ...]
 
 
-def _reduced(data: Any, axes: Any, noop: int = 0) -> tuple[int, ...]:
-    """The axes to reduce, from 0 on; where none are given all of them, or none if ``noop``."""
+class Reduction(Protocol):
+    """A reduction as an operator."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        data: ArrayLike,
+        axes: ArrayLike | None = None,
+        /,
+        *,
+        noop_with_empty_axes: int = 0,
+        keepdims: int = 1,
+    ) -> Array: ...
+
+
+def _reduction(
+    op_type: str, *versions: int, **traits: Any
+) -> Callable[[Callable[[Any, Axes, int], Any]], Reduction]:
+    """Make an operator of a function of data, the axes counted from 0, and ``keepdims``."""
+
+    def decorate(compute: Callable[[Any, Axes, int], Any]) -> Reduction:
+        def reduction(
+            data: ArrayLike,
+            axes: ArrayLike | None = None,
+            /,
+            *,
+            noop_with_empty_axes: int = 0,
+            keepdims: int = 1,
+        ) -> Array:
+            return compute(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
+
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(reduction, name, getattr(compute, name))
+        return register(op_type, *versions, static=["axes"], **traits)(reduction)
+
+    return decorate
+
+
+def _reduced(data: Any, axes: Any, noop: int) -> Axes:
+    """The axes to reduce; where none are given all of them, or none if ``noop``."""
     given = () if axes is None else as_dims(axes)
     if not given:
         return () if noop else tuple(range(np.ndim(data)))
@@ -66,59 +107,25 @@ def _sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return m.sum(data, axis=axes, dtype=data.dtype, keepdims=bool(keepdims))
 
 
-def _reduce_sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceSum", 13, symbolic=True, padding=_padding.over_zero, searches=True)
+def reduce_sum(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The sum over ``axes``; 0 of nothing. Half precision is summed in float32."""
     if is_symbolic(data):
         return _reduce_dims(np.add, data, axes, keepdims)
     return _as_type_of(_sum(widened(data), axes, keepdims), data)
 
 
-@register(
-    "ReduceSum", 13, static=["axes"], symbolic=True, padding=_padding.over_zero, searches=True
-)
-def reduce_sum(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The sum over ``axes``; 0 of nothing. Half precision is summed in float32."""
-    return _reduce_sum(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceSum", 1, 11, symbolic=True, padding=_padding.over_zero, searches=True)
-def reduce_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The sum over ``axes``, all by default."""
-    return _reduce_sum(data, _reduced(data, axes), keepdims)
-
-
-def _reduce_mean(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceMean", 18, padding=_padding.mean, searches=True)
+def reduce_mean(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The mean over ``axes``, of integers toward zero; NaN of nothing."""
     total = _sum(widened(data), axes, keepdims)
     count = xp(data).asarray(math.prod(np.shape(data)[a] for a in axes)).astype(total.dtype)
     return _as_type_of(elementwise.div(total, count), data)
 
 
-@register("ReduceMean", 18, static=["axes"], padding=_padding.mean, searches=True)
-def reduce_mean(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The mean over ``axes``, of integers toward zero; NaN of nothing."""
-    return _reduce_mean(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceMean", 1, 11, 13, padding=_padding.mean, searches=True)
-def reduce_mean_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The mean over ``axes``, all by default."""
-    return _reduce_mean(data, _reduced(data, axes), keepdims)
-
-
-def _reduce_prod(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceProd", 18, symbolic=True, padding=_padding.over_one)
+def reduce_prod(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The product over ``axes``; 1 of nothing. Half precision is multiplied in float32."""
     if is_symbolic(data):
         return _reduce_dims(np.multiply, data, axes, keepdims)
     work = widened(data)
@@ -126,248 +133,100 @@ def _reduce_prod(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
     return _as_type_of(product, data)
 
 
-@register("ReduceProd", 18, static=["axes"], symbolic=True, padding=_padding.over_one)
-def reduce_prod(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The product over ``axes``; 1 of nothing. Half precision is multiplied in float32."""
-    return _reduce_prod(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceProd", 1, 11, 13, symbolic=True, padding=_padding.over_one)
-def reduce_prod_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The product over ``axes``, all by default."""
-    return _reduce_prod(data, _reduced(data, axes), keepdims)
-
-
-def _share_ties(dx: Any, x: Any, *, sign: int, axes: tuple[int, ...], keepdims: int) -> Any:
-    ties = x == _extremum(x, sign=sign, axes=axes, keepdims=1)
+def _share_ties(dx: Any, x: Any, *, sign: int, axes: Axes) -> Any:
+    ties = x == _extremum(x, sign=sign, axes=axes)
     tangent = widened(dx)
     count = jnp.maximum(_sum(ties.astype(tangent.dtype), axes, 1), 1)
-    return _sum(jnp.where(ties, tangent / count, 0), axes, keepdims).astype(x.dtype)
+    return _sum(jnp.where(ties, tangent / count, 0), axes, 1).astype(x.dtype)
 
 
 @kink(_share_ties)
-def _extremum(x: Any, /, *, sign: int, axes: tuple[int, ...], keepdims: int) -> Any:
-    """The maximum for ``sign`` 1, the minimum for -1."""
+def _extremum(x: Any, /, *, sign: int, axes: Axes) -> Any:
+    """The maximum for ``sign`` 1, the minimum for -1; the axes stay as 1."""
     if is_symbolic(x):
-        return _reduce_dims(maximum if sign > 0 else minimum, x, axes, keepdims)
-    m = xp(x)
-    data = m.asarray(x)
-    reduce = m.max if sign > 0 else m.min
-    return reduce(data, axis=axes, keepdims=bool(keepdims), initial=_least(data.dtype, sign))
+        return _reduce_dims(maximum if sign > 0 else minimum, x, axes, 1)
+    if xp(x) is np:
+        reduce = np.max if sign > 0 else np.min
+        return reduce(x, axis=axes, keepdims=True, initial=least(x.dtype, sign))
+    return jnp.expand_dims(over(x, sign, axes), axes)
 
 
-def _least(dtype: Any, sign: int) -> Any:
-    """The least value of a type, or the greatest one for a negative ``sign``."""
-    if jnp.issubdtype(dtype, np.bool_):
-        return sign < 0
-    if jnp.issubdtype(dtype, np.integer):
-        return np.array(np.iinfo(dtype).min if sign > 0 else np.iinfo(dtype).max, dtype)
-    return -sign * math.inf
+def _extreme(data: Any, sign: int, axes: Axes, keepdims: int) -> Any:
+    out = _extremum(xp(data).asarray(data), sign=sign, axes=axes)
+    return out if keepdims else xp(out).squeeze(out, axes)
 
 
-@register(
-    "ReduceMax", 18, 20, static=["axes"], symbolic=True, padding=_padding.over_lowest, searches=True
-)
-def reduce_max(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
+@_reduction("ReduceMax", 18, 20, symbolic=True, padding=_padding.over_lowest, searches=True)
+def reduce_max(data: Any, axes: Axes, keepdims: int) -> Any:
     """The maximum over ``axes``, NaN if one is; of nothing, the least value of the type.
 
     Derivative at ties: equal shares.
     """
-    reduced = _reduced(data, axes, noop_with_empty_axes)
-    return _extremum(data, sign=1, axes=reduced, keepdims=keepdims)
+    return _extreme(data, 1, axes, keepdims)
 
 
-@register("ReduceMax", 1, 11, 12, 13, symbolic=True, padding=_padding.over_lowest, searches=True)
-def reduce_max_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The maximum over ``axes``, all by default. Derivative at ties: equal shares."""
-    return _extremum(data, sign=1, axes=_reduced(data, axes), keepdims=keepdims)
-
-
-@register(
-    "ReduceMin",
-    18,
-    20,
-    static=["axes"],
-    symbolic=True,
-    padding=_padding.over_highest,
-    searches=True,
-)
-def reduce_min(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
+@_reduction("ReduceMin", 18, 20, symbolic=True, padding=_padding.over_highest, searches=True)
+def reduce_min(data: Any, axes: Axes, keepdims: int) -> Any:
     """The minimum over ``axes``, NaN if one is; of nothing, the greatest value of the type.
 
     Derivative at ties: equal shares.
     """
-    reduced = _reduced(data, axes, noop_with_empty_axes)
-    return _extremum(data, sign=-1, axes=reduced, keepdims=keepdims)
+    return _extreme(data, -1, axes, keepdims)
 
 
-@register("ReduceMin", 1, 11, 12, 13, symbolic=True, padding=_padding.over_highest, searches=True)
-def reduce_min_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The minimum over ``axes``, all by default. Derivative at ties: equal shares."""
-    return _extremum(data, sign=-1, axes=_reduced(data, axes), keepdims=keepdims)
-
-
-def _reduce_l1(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceL1", 18, padding=_padding.over_zero)
+def reduce_l1(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The sum of absolute values over ``axes``. Derivative at 0: 0."""
     return _as_type_of(_sum(elementwise.abs(widened(data)), axes, keepdims), data)
 
 
-@register("ReduceL1", 18, static=["axes"], padding=_padding.over_zero)
-def reduce_l1(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The sum of absolute values over ``axes``. Derivative at 0: 0."""
-    return _reduce_l1(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceL1", 1, 11, 13, padding=_padding.over_zero)
-def reduce_l1_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The sum of absolute values over ``axes``, all by default. Derivative at 0: 0."""
-    return _reduce_l1(data, _reduced(data, axes), keepdims)
-
-
-def _norm_tangent(dx: Any, x: Any, *, axes: tuple[int, ...], keepdims: int) -> Any:
+def _norm_tangent(dx: Any, x: Any, *, axes: Axes, keepdims: int) -> Any:
     norm = _norm(x, axes=axes, keepdims=1)
     unit = jnp.where(norm > 0, x / jnp.where(norm > 0, norm, 1), 0)
     return _sum(unit * dx, axes, keepdims)
 
 
 @kink(_norm_tangent)
-def _norm(x: Any, /, *, axes: tuple[int, ...], keepdims: int) -> Any:
+def _norm(x: Any, /, *, axes: Axes, keepdims: int) -> Any:
     return xp(x).sqrt(_sum(x * x, axes, keepdims))
 
 
-def _reduce_l2(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceL2", 18, padding=_padding.over_zero)
+def reduce_l2(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The square root of the sum of squares over ``axes``. Derivative at 0: 0."""
     return _as_type_of(_norm(_as_float(data), axes=axes, keepdims=keepdims), data)
 
 
-@register("ReduceL2", 18, static=["axes"], padding=_padding.over_zero)
-def reduce_l2(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The square root of the sum of squares over ``axes``. Derivative at 0: 0."""
-    return _reduce_l2(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceL2", 1, 11, 13, padding=_padding.over_zero)
-def reduce_l2_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The norm over ``axes``, all by default. Derivative at 0: 0."""
-    return _reduce_l2(data, _reduced(data, axes), keepdims)
-
-
-def _reduce_sum_square(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceSumSquare", 18, padding=_padding.over_zero)
+def reduce_sum_square(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The sum of squares over ``axes``."""
     work = widened(data)
     return _as_type_of(_sum(work * work, axes, keepdims), data)
 
 
-@register("ReduceSumSquare", 18, static=["axes"], padding=_padding.over_zero)
-def reduce_sum_square(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The sum of squares over ``axes``."""
-    return _reduce_sum_square(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceSumSquare", 1, 11, 13, padding=_padding.over_zero)
-def reduce_sum_square_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The sum of squares over ``axes``, all by default."""
-    return _reduce_sum_square(data, _reduced(data, axes), keepdims)
-
-
-def _reduce_log_sum(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
+@_reduction("ReduceLogSum", 18, 28, padding=_padding.over_zero)
+def reduce_log_sum(data: Any, axes: Axes, keepdims: int) -> Any:
+    """The logarithm of the sum over ``axes``; minus infinity of nothing."""
     return _as_type_of(xp(data).log(_sum(_as_float(data), axes, keepdims)), data)
 
 
-@register("ReduceLogSum", 18, 28, static=["axes"], padding=_padding.over_zero)
-def reduce_log_sum(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
-    """The logarithm of the sum over ``axes``; minus infinity of nothing."""
-    return _reduce_log_sum(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
-
-
-@register("ReduceLogSum", 1, 11, 13, padding=_padding.over_zero)
-def reduce_log_sum_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The logarithm of the sum over ``axes``, all by default."""
-    return _reduce_log_sum(data, _reduced(data, axes), keepdims)
-
-
-def _log_sum_exp_tangent(dx: Any, x: Any, *, axes: tuple[int, ...], keepdims: int) -> Any:
-    finite = jnp.isfinite(_log_sum_exp(x, axes=axes, keepdims=1))
-    weights = jax.nn.softmax(jnp.where(finite, x, 0), axis=axes)
-    return _sum(jnp.where(finite, weights, 0) * dx, axes, keepdims)
-
-
-@kink(_log_sum_exp_tangent)
-def _log_sum_exp(x: Any, /, *, axes: tuple[int, ...], keepdims: int) -> Any:
-    m = xp(x)
-    top = _extremum(x, sign=1, axes=axes, keepdims=1)
-    top = m.where(m.isfinite(top), top, 0)
-    out = m.log(_sum(m.exp(x - top), axes, 1)) + top
-    return out if keepdims else m.squeeze(out, axes)
-
-
-def _reduce_log_sum_exp(data: Any, axes: tuple[int, ...], keepdims: int) -> Any:
-    return _as_type_of(_log_sum_exp(_as_float(data), axes=axes, keepdims=keepdims), data)
-
-
-@register("ReduceLogSumExp", 18, 28, static=["axes"], padding=_padding.over_lowest)
-def reduce_log_sum_exp(
-    data: ArrayLike,
-    axes: ArrayLike | None = None,
-    /,
-    *,
-    noop_with_empty_axes: int = 0,
-    keepdims: int = 1,
-) -> Array:
+@_reduction("ReduceLogSumExp", 18, 28, padding=_padding.over_lowest)
+def reduce_log_sum_exp(data: Any, axes: Axes, keepdims: int) -> Any:
     """The logarithm of the sum of exponentials over ``axes``, computed without overflow.
 
     Minus infinity of nothing. Derivative where the result is infinite: 0.
     """
-    return _reduce_log_sum_exp(data, _reduced(data, axes, noop_with_empty_axes), keepdims)
+    out = log_sum_exp(_as_float(data), axes=axes)
+    return _as_type_of(out if keepdims else xp(out).squeeze(out, axes), data)
 
 
-@register("ReduceLogSumExp", 1, 11, 13, padding=_padding.over_lowest)
-def reduce_log_sum_exp_1(data: ArrayLike, /, *, axes: Axes = None, keepdims: int = 1) -> Array:
-    """The logarithm of the sum of exponentials over ``axes``, all by default."""
-    return _reduce_log_sum_exp(data, _reduced(data, axes), keepdims)
+reduce_sum_1 = older(reduce_sum, 1, 11)
+reduce_mean_1 = older(reduce_mean, 1, 11, 13)
+reduce_prod_1 = older(reduce_prod, 1, 11, 13)
+reduce_max_1 = older(reduce_max, 1, 11, 12, 13)
+reduce_min_1 = older(reduce_min, 1, 11, 12, 13)
+reduce_l1_1 = older(reduce_l1, 1, 11, 13)
+reduce_l2_1 = older(reduce_l2, 1, 11, 13)
+reduce_sum_square_1 = older(reduce_sum_square, 1, 11, 13)
+reduce_log_sum_1 = older(reduce_log_sum, 1, 11, 13)
+reduce_log_sum_exp_1 = older(reduce_log_sum_exp, 1, 11, 13)

@@ -224,7 +224,9 @@ def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
         values, valid = values[..., None, :], corners.met.any(1)
         valid = valid & (values != -np.inf)
         product = weighted(jnp.where(valid, values, 0), jnp.where(valid, weight, 0))
-        return jnp.where(valid, product, -np.inf).max(-1)
+        product = jnp.where(valid, product, -np.inf)
+        # XLA's vectorised maximum drops NaN on CPUs.
+        return jnp.where(jnp.isnan(product).any(-1), np.nan, product.max(-1))
 
     candidates = []
     for sign, chosen in ((1, (image >= 0) | jnp.isnan(image)), (-1, image < 0)):

@@ -252,7 +252,8 @@ class _Reader:
         if fault is None and (body := facts.function_body(node)) is not None:
             attributes = facts.attribute_defaults(node) | dict(node.attributes)
             return self.call(body, proto, inputs, attributes, frame)
-        outputs = _without_trailing([self.name(n, frame) for n in proto.output])
+        named = [self.name(n, frame) for n in proto.output]
+        outputs = tuple(named) if facts.counts_outputs(node) else _without_trailing(named)
         node = dataclasses.replace(node, outputs=outputs)
         if fault is not None:
             self.unsupported.setdefault(f"{node.title}: {fault}", []).append(node.place)

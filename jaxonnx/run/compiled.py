@@ -116,11 +116,13 @@ class Compiled:
         tracing = Tracing(large, bounds=self._bounds)
         if not exact:
             tracing = Tracing(large, bounds=self._bounds, guard=guard_double)
-        traced = {n: jax.tree.map(tracing.guard, v) for n, v in {**named, **values}.items()}
+        traced = {n: jax.tree.map(tracing.guarded, v) for n, v in {**named, **values}.items()}
         known = static.values if static else {}
         outputs = tracing.run(self.graph, {**traced, **known})
         lifted = [
-            map_arrays(lambda v, s=spec: tracing.lift(as_declared(v, s), s.dtype), value)
+            map_arrays(
+                lambda v, s=spec: tracing.guarded(tracing.lift(as_declared(v, s), s.dtype)), value
+            )
             for value, spec in zip(outputs, self._specs, strict=True)
         ]
         return lifted, tracing.counts

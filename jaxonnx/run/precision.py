@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
@@ -33,11 +34,12 @@ _double.defjvp(_refuse_double, symbolic_zeros=True)
 
 
 def guard_double(value: Any) -> Any:
-    """``value``; if it is traced and double, its derivative is refused.
+    """``value``, of which the derivative is refused if it is traced and has one.
 
     JAX's transposition rules run after the scope of x64 has closed and may compute in float32.
 
     Raises:
         PrecisionError: when the derivative is taken.
     """
-    return _double(value) if is_double(value) else value
+    traced = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.inexact)
+    return _double(value) if traced else value

@@ -101,7 +101,8 @@ class Tracing:
         arguments: large known arrays by ``id``, as the arguments of the compiled program that
             stand for them where they meet a traced value.
         limit: known results above this many bytes are computed in the program instead.
-        guard: applied to traced doubles that come from no other double.
+        guard: applied to what has a derivative in double: doubles that come in or go out, and
+            what is computed from doubles.
         concrete: runs subgraphs outside of a trace; None while tracing.
         bounds: the most results of nodes whose number of them depends on values, by name of the
             node or of one of its outputs.
@@ -126,6 +127,10 @@ class Tracing:
             return value
         argument = self.arguments.get(id(value))
         return lift(value, dtype) if argument is None else argument
+
+    def guarded(self, value: Any) -> Any:
+        """A double whose derivative is guarded; anything else as it is."""
+        return self.guard(value) if is_double(value) else value
 
     def run(self, graph: Graph, values: Values) -> list[Any]:
         """The outputs of ``graph`` for the values of its inputs and of the scopes around it."""
@@ -179,8 +184,9 @@ class Tracing:
         call.check()
         lifted = self._lift_all(call)
         results = call.run(lifted)
+        # A double that is made of none, by Cast, is no use yet: IsInf ends the derivative.
         doubles = any(map(is_double, lifted))
-        return results if doubles else [self.guard(r) for r in results]
+        return [self.guard(r) for r in results] if doubles else results
 
     def _run_bounded(self, call: _Call, name: str) -> Sequence[Any]:
         """The padded outputs of a node under the bound that is declared for ``name``."""

@@ -62,9 +62,10 @@ def test_compress_negative_axis_and_types():
 
 
 def test_compress_beyond_the_end():
-    with pytest.raises(InvalidModelError, match="condition chooses number 3 of 3"):
+    with pytest.raises(InvalidModelError, match="condition has length 4, expected at most 3"):
         ops.compress(X, np.array([True, False, False, True]), axis=0)
-    assert_close(ops.compress(X, np.array([True, False, False, False]), axis=0), X[:1])
+    with pytest.raises(InvalidModelError, match="condition has rank 2, expected 1"):
+        ops.compress(X, np.array([[True]]), axis=0)
 
 
 def test_compress_derivatives():

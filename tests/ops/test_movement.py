@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close, check_gradients, onnxruntime, run_node
+from helpers import assert_close, check_gradients, onnxruntime, run_node, text_model
 from helpers import node_model as make
 
 import jaxonnx
@@ -266,3 +266,12 @@ def test_symbolic_batch(function):
     exported = jax.export.export(jax.jit(function))(shape)
     x = arange(5, 3, 4)
     assert_close(exported.call(x), np.asarray(function(x)))
+
+
+def test_unnamed_outputs_of_split_count():
+    """Equal parts are as many as there are outputs, used or not."""
+    proto = text_model("(float[4] x) => (float[M] a) { a, b = Split(x) }", opset=13)
+    proto.graph.node[0].output[1] = ""
+    assert_close(
+        jaxonnx.load(proto)(np.arange(4, dtype=np.float32)), np.arange(2, dtype=np.float32)
+    )
