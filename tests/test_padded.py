@@ -376,8 +376,8 @@ def test_the_mean_of_padded_integers_is_refused():
 
 def test_compress_by_a_condition_that_is_too_long():
     text = "(float[N] x, bool[C] c) => (float[M] y) { y = Compress<axis = 0>(x, c) }"
-    for options in ({}, {"bounds": {"y": 2}}):
-        model = jaxonnx.load(text_model(text), **options)
+    for bounds in (None, {"y": 2}):
+        model = jaxonnx.load(text_model(text), bounds=bounds)
         assert_close(np.asarray(model(X, np.array([False, True]))), X[1:2])
         with pytest.raises(InvalidModelError, match="length 6, expected at most 5"):
             model(X, np.zeros(6, bool))

@@ -20,7 +20,7 @@ def least(dtype: Any, sign: int = 1) -> np.ndarray:
 
 def over(x: Array, sign: int, axes: Sequence[int]) -> Array:
     """:func:`extremum` over ``axes``, which go."""
-    return extremum(x, sign, lambda *operands: lax.reduce(*operands, tuple(axes)))
+    return extremum(x, sign, lambda v, initial, pick: lax.reduce(v, initial, pick, tuple(axes)))
 
 
 def extremum(x: Array, sign: int, reduce: Callable[[Any, Any, Any], Any]) -> Array:

@@ -87,7 +87,7 @@ def _take(x: Array, places: Array) -> Array:
 
 @kink(lambda dx, x, *, found: _take(dx, _first_places(x, found)))
 def _window_max(x: Array, /, *, found: Windows) -> Array:
-    return extremum(x, 1, lambda *operands: _windowed(*operands, found))
+    return extremum(x, 1, lambda v, initial, pick: _windowed(v, initial, pick, found))
 
 
 @register("MaxPool", 1, 8, 10, 11, 12, 22)

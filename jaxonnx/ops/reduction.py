@@ -146,7 +146,7 @@ def _extremum(x: Any, /, *, sign: int, axes: Axes) -> Any:
     if is_symbolic(x):
         return _reduce_dims(maximum if sign > 0 else minimum, x, axes, 1)
     if xp(x) is np:
-        reduce = np.max if sign > 0 else np.min
+        reduce: Any = np.max if sign > 0 else np.min
         return reduce(x, axis=axes, keepdims=True, initial=least(x.dtype, sign))
     return jnp.expand_dims(over(x, sign, axes), axes)
 
