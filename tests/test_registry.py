@@ -62,7 +62,11 @@ def test_docstring(operator):
 
 
 def test_every_operator_has_its_newest_function_in_ops():
-    homes = {"": jaxonnx.ops, "ai.onnx.ml": jaxonnx.ops.ml}
+    homes = {
+        "": jaxonnx.ops,
+        "ai.onnx.ml": jaxonnx.ops.ml,
+        "ai.onnx.preview.training": jaxonnx.ops.training,
+    }
     for operator in OPERATORS:
         newest = max(registry.versions_of(operator.op_type, operator.domain))
         if operator.domain in homes and newest in operator.versions:

@@ -17,7 +17,7 @@ def _parameter(case):
     if absent:
         reason, kind = f"{absent[0]}: {exclusions.OPERATORS[absent[0]]}", UnsupportedOpError
     elif case.name in exclusions.CASES:
-        reason, kind = exclusions.CASES[case.name], Exception
+        reason, kind = exclusions.CASES[case.name], AssertionError
     else:
         return pytest.param(case, id=case.name)
     return pytest.param(case, id=case.name, marks=pytest.mark.xfail(reason=reason, raises=kind))
