@@ -235,6 +235,8 @@ def lp_pool_1(
 
 def _power(x: Array, p: float) -> Array:
     """``|x| ** p``; derivative at 0: 0."""
+    if p <= 0:
+        raise InvalidModelError(f"p is {p}, expected a positive number")
     if p == 2:
         return x * x
     return jnp.where(x == 0, 0, jnp.abs(jnp.where(x == 0, 1, x)) ** p)

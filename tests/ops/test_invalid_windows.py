@@ -93,3 +93,13 @@ def test_max_roi_pool_of_a_reversed_region_is_one_element_wide():
     x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
     y = ops.max_roi_pool(x, np.array([[0, 2, 1, 0, 3]], np.float32), pooled_shape=[1, 1])
     assert y.item() == 14  # column 2, rows 1 to 3
+
+
+@pytest.mark.parametrize("p", [0, -1])
+@pytest.mark.parametrize(
+    "pool",
+    [lambda x, p: ops.lp_pool(x, kernel_shape=[2], p=p), lambda x, p: ops.global_lp_pool(x, p=p)],
+)
+def test_a_norm_has_a_positive_power(pool, p):
+    with pytest.raises(InvalidModelError, match=f"p is {p}, expected a positive number"):
+        pool(np.ones((1, 1, 3), np.float32), p)

@@ -275,3 +275,11 @@ def test_unnamed_outputs_of_split_count():
     assert_close(
         jaxonnx.load(proto)(np.arange(4, dtype=np.float32)), np.arange(2, dtype=np.float32)
     )
+
+
+def test_four_split_into_three():
+    """The last part may be empty."""
+    x = np.arange(4, dtype=np.float32)
+    parts = run_node("Split", [x], opset=18, outputs=3, num_outputs=3)
+    for part, expected in zip(parts, (x[:2], x[2:], x[4:]), strict=True):
+        assert_close(part, expected)
