@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import xp
@@ -16,10 +16,12 @@ Axes = Sequence[int]
 def _shifted(x: Any, axes: Axes) -> tuple[Any, Any]:
     """The maximum over ``axes`` and what lies below it, 0 at the maximum and never above 0.
 
-    XLA may compute ``x`` a second time in the difference and round it there in another way: where
-    ``x`` is huge, ``x - maximum`` is then a large number of any sign, also at the maximum.
+    On CPUs XLA may compute ``x`` a second time in the difference and round it there in another way:
+    where ``x`` is huge, ``x - maximum`` is then a large number of any sign, also at the maximum.
     """
     m = xp(x)
+    if m is jnp:
+        x = lax.platform_dependent(x, cpu=lax.optimization_barrier, default=lambda v: v)
     top = m.max(x, axis=tuple(axes), keepdims=True, initial=-np.inf)
     return top, m.where(x == top, top - top, m.minimum(x - top, 0))  # inf - inf stays NaN
 

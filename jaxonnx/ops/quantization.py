@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
@@ -173,6 +173,8 @@ def dynamic_quantize_linear(x: ArrayLike, /) -> tuple[Array, Array, Array]:
     high = elementwise.max(reduce_max(x, keepdims=0), zero)
     scale = (high - low) / most
     np_ = xp(x)
+    if np_ is jnp:  # XLA makes x / (range / 255) a product, which rounds in another way
+        scale = lax.optimization_barrier(scale)
     divisor = np_.where(scale == 0, np.ones((), np.float32), scale)
     uint8 = np.dtype(np.uint8)
     zero_point = round_saturate(np_.clip(-low / divisor, 0, most), None, uint8)
