@@ -32,15 +32,15 @@ class BackendRep(onnx.backend.base.BackendRep):
         Args:
             inputs: a value for every input, in order or by name, or the value of the only one.
                 Inputs with a default may be left out, where values go by order all of them.
-            **kwargs: accepted for other backends' sake and not used.
+            **kwargs: ``key`` is what random numbers are drawn from, by default key 0.
         """
-        del kwargs
+        key = kwargs.get("key", jax.random.key(0))
         args = [*inputs] if isinstance(inputs, (list, tuple)) else [inputs]
         names = self.model.input_names
         if len(args) == len(names) and not isinstance(inputs, Mapping):
             args = [dict(zip(names, args, strict=True))]  # defaults are replaced by name only
         with jax.default_device(self.device):
-            outputs = self.model(*args)
+            outputs = self.model(*args, key=key)
         several = len(self.model.outputs) != 1
         return tuple(_to_numpy(v) for v in (outputs if several else (outputs,)))
 

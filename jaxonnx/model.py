@@ -89,6 +89,9 @@ class Model:
     found by name. Each new combination of input shapes is compiled once; new parameters never
     compile anything.
 
+    Random nodes draw from ``model(x, key=jax.random.key(0))``, each from a stream of its own, which
+    other nodes do not change; those with a seed need no key.
+
     The leaves of the PyTree are the floating parameters, so ``jax.grad(loss)(model)``,
     ``jax.tree.map`` and optax work as they are. Integer weights and the graph are its static
     part. Do not call ``jax.jit(model)``, which closes over the parameters: use
@@ -110,7 +113,7 @@ class Model:
 
         Raises:
             InputError: if a name, the count, a dtype, a rank or a size is wrong, of an input or of
-                a parameter.
+                a parameter; or if a node draws random numbers from neither a key nor a seed.
             StaticValueError: if an input that decides shapes is traced.
             DataDependentShapeError: if the shape of a result depends on values inside a trace, or
                 there are more results than a bound.
@@ -124,7 +127,7 @@ class Model:
         Args:
             params: a value for every name in :attr:`params`, and for any other in :attr:`stored`.
             *args: inputs by position, or one mapping.
-            **kwargs: inputs by ONNX name.
+            **kwargs: inputs by ONNX name, and ``key``.
 
         Raises:
             InputError: also if a parameter is missing or unknown, or of another dtype or shape.
@@ -245,7 +248,8 @@ class Model:
         """The model as a function of parameters and inputs, both dicts by name.
 
         What it serializes to is loaded by ``jax.export.deserialize`` in a process that has no
-        jaxonnx: several outputs are a plain tuple. Symbolic dimensions stay symbolic.
+        jaxonnx: several outputs are a plain tuple. Symbolic dimensions stay symbolic. Where it
+        draws random numbers, a key is the third argument.
 
         Args:
             platforms: what it is lowered for; by default what JAX runs on.
@@ -255,12 +259,13 @@ class Model:
             DataDependentShapeError: if no single program can hold the model.
         """
 
-        def function(params: Mapping[str, Any], inputs: Mapping[str, Any]) -> Any:
-            outputs = self.apply(params, inputs)
+        def function(params: Mapping[str, Any], inputs: Mapping[str, Any], key: Any = None) -> Any:
+            outputs = self.apply(params, inputs, key=key)
             return tuple(outputs) if isinstance(outputs, Outputs) else outputs
 
-        shapes = self.abstract_inputs()
-        return jax.export.export(jax.jit(function), platforms=platforms)(self.params, shapes)
+        keys = (jax.random.key(0),) if self._program.executor.draws else ()
+        exported = jax.export.export(jax.jit(function), platforms=platforms)
+        return exported(self.params, self.abstract_inputs(), *keys)
 
     def schedule(self) -> Schedule:
         """What runs where outside of a trace, and why; it prints itself, a line each."""

@@ -9,7 +9,7 @@ import pytest
 
 import jaxonnx
 from jaxonnx.define import registry
-from jaxonnx.define.schema import LEGACY_ATTRIBUTES, attribute_value
+from jaxonnx.define.schema import GIVEN_BY_US, LEGACY_ATTRIBUTES, attribute_value
 
 OPERATORS = registry.registered()
 NATIVE = [o for o in OPERATORS if registry.has_schema(o.op_type, o.domain)]
@@ -32,7 +32,7 @@ def test_attributes_and_defaults_are_the_schemas(operator):
     keywords = {
         n: p
         for n, p in operator.parameters.items()
-        if p.kind is inspect.Parameter.KEYWORD_ONLY and n != "outputs"
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and n not in GIVEN_BY_US
     }
     schemas = _schemas(operator)
     stated = {n for s in schemas for n in s.attributes} - LEGACY_ATTRIBUTES

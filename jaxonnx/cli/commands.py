@@ -47,7 +47,7 @@ Sizes = Annotated[
         "given. [bold]jaxonnx info[/] shows the names.",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Random inputs are the same for the same seed.")]
+Seed = Annotated[int, typer.Option(help="Random inputs and draws are the same for the same seed.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -106,7 +106,7 @@ def run(
     with _reported(debug):
         console, clock = _start()
         loaded, values = _prepare(clock, model, inputs, sizes, seed)
-        outputs = session.run(clock, loaded, values)
+        outputs = session.run(clock, loaded, values, seed)
         table = summary.table("Outputs", ("name", "dtype", "shape", "values"))
         for name, value in outputs.items():
             items = value if isinstance(value, list) else [value]
@@ -169,7 +169,7 @@ def check(
         if against not in (None, *session.ORACLES):
             raise InputError(f"--against {against}: expected {' or '.join(session.ORACLES)}")
         loaded, values = _prepare(clock, model, inputs, sizes, seed)
-        outputs = session.run(clock, loaded, values)
+        outputs = session.run(clock, loaded, values, seed)
         with clock.step("other runtime"):
             title, expected = session.oracle(model, values, against)
         rows = {n: session.compare(outputs[n], v, tolerance) for n, v in expected.items()}
@@ -194,7 +194,7 @@ def grad(
     with _reported(debug):
         console, clock = _start()
         loaded, values = _prepare(clock, model, inputs, sizes, seed)
-        by_parameter, by_input = session.gradients(clock, loaded, values)
+        by_parameter, by_input = session.gradients(clock, loaded, values, seed)
         _print_gradients(console, by_parameter, by_input, limit)
         console.print(str(clock), highlight=False)
 

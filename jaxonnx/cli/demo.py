@@ -28,7 +28,7 @@ def show(console: Console, clock: Clock) -> bool:
 
     x, expected = models.example()
     (name,), (output,) = model.input_names, model.output_names
-    probabilities = session.run(clock, model, {name: x})[output]
+    probabilities = session.run(clock, model, {name: x}, seed=0)[output]
     say(
         f"Ran it on the word 'jaxonnx', upright and upside down: it is {probabilities[0, 0]:.1%} "
         f"sure of the one and {probabilities[1, 1]:.1%} of the other."
@@ -41,7 +41,7 @@ def show(console: Console, clock: Clock) -> bool:
     verdict = "ok" if difference.ok else "DIFFERENT"
     say(f"Compared it with {title}: largest difference {difference.absolute:.1e}, {verdict}.")
 
-    by_parameter, _ = session.gradients(clock, model, {name: x})
+    by_parameter, _ = session.gradients(clock, model, {name: x}, seed=0)
     finite = all(np.isfinite(g).all() for g in by_parameter.values())
     say(
         f"Differentiated it by {len(by_parameter)} parameter arrays: "

@@ -77,23 +77,24 @@ def execute(clock: Clock, model: Model, function: Callable[..., Any], *args: Any
             return jax.block_until_ready(compiled(*args))
 
 
-def run(clock: Clock, model: Model, inputs: Arrays) -> Arrays:
+def run(clock: Clock, model: Model, inputs: Arrays, seed: int) -> Arrays:
     """The outputs of a model by name: NumPy arrays, and whatever else ONNX has."""
     static, traced = _split(model, inputs)
-    result = execute(clock, model, lambda m, x: m({**x, **static}), model, traced)
+    key = jax.random.key(seed)
+    result = execute(clock, model, lambda m, x: m({**x, **static}, key=key), model, traced)
     results = result if isinstance(result, tuple) else (result,)
     pairs = zip(model.output_names, results, strict=True)
     return {n: jax.tree.map(np.asarray, r) for n, r in pairs}
 
 
-def gradients(clock: Clock, model: Model, inputs: Arrays) -> tuple[Arrays, Arrays]:
+def gradients(clock: Clock, model: Model, inputs: Arrays, seed: int) -> tuple[Arrays, Arrays]:
     """Derivatives of the sum of all floating outputs: by parameter, and by floating input."""
     static, traced = _split(model, inputs)
     floats = {n: v for n, v in traced.items() if jnp.issubdtype(v.dtype, jnp.inexact)}
     rest = {n: v for n, v in traced.items() if n not in floats}
 
     def loss(model: Model, floats: Arrays, rest: Arrays) -> Any:
-        outputs = jax.tree.leaves(model({**floats, **rest, **static}))
+        outputs = jax.tree.leaves(model({**floats, **rest, **static}, key=jax.random.key(seed)))
         real = [jnp.real(y) for y in outputs if jnp.issubdtype(y.dtype, jnp.inexact)]
         if not real:
             raise InputError("the model has no floating output, so there is no derivative")

@@ -82,7 +82,7 @@ class Operator:
 
     @functools.cached_property
     def attributes(self) -> Mapping[str, bool]:
-        """Names of the keyword parameters but ``outputs``, each with whether it is required."""
+        """Names of the keyword parameters that are attributes, with whether they are required."""
         keywords = {
             n: p for n, p in self.parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY
         }
@@ -93,6 +93,11 @@ class Operator:
     def counts_outputs(self) -> bool:
         """Whether ``function`` takes ``outputs``, the number of outputs that are wanted."""
         return "outputs" in self.parameters
+
+    @functools.cached_property
+    def draws(self) -> bool:
+        """Whether ``function`` takes a ``key``, from which it draws random numbers."""
+        return "key" in self.parameters
 
     @functools.cached_property
     def own_signature(self) -> Signature:

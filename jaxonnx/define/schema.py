@@ -15,7 +15,7 @@ from jaxonnx.define.dtypes import dtype_of
 LEGACY_ATTRIBUTES = frozenset({"consumed_inputs"})
 """Attributes of opset 1 that told the runtime of Caffe2 about memory; they compute nothing."""
 
-GIVEN_BY_US = frozenset({"outputs"})
+GIVEN_BY_US = frozenset({"outputs", "key"})
 """Keywords that tell an operator's function of its node, and are no attributes."""
 
 UNBOUNDED = 2**31 - 1
@@ -75,7 +75,6 @@ class Signature:
         output_counts: the least and the greatest number of outputs.
         attributes: the formal attributes by name.
         any_attribute: whether there may be others.
-        random: whether two runs on the same inputs may differ.
     """
 
     inputs: tuple[Formal, ...]
@@ -84,7 +83,6 @@ class Signature:
     output_counts: tuple[int, int]
     attributes: Mapping[str, Attribute]
     any_attribute: bool = False
-    random: bool = False
 
     def input(self, position: int) -> Formal | None:
         """The formal input at a position; the last one repeats where it is variadic."""
@@ -142,7 +140,6 @@ def signature_of(schema: Any) -> Signature:
         (_least(schema.inputs, schema.min_input), schema.max_input),
         (_least(schema.outputs, schema.min_output), schema.max_output),
         attributes,
-        random=schema.non_deterministic,
     )
 
 

@@ -61,13 +61,13 @@ def static_cone(graph: Graph, specs: Iterable[Spec]) -> Cone:
 def _holds_data(
     names: Collection[str], producers: Mapping[str, Node], stored: Mapping[str, np.ndarray]
 ) -> bool:
-    """Whether weights, chance or something found in data is among what gives these values."""
+    """Whether weights, chance, loops or something found in data is among what gives values."""
     nodes = [producers[n] for n in names if n in producers]
     operators = [n.operator for n in nodes if n.operator is not None]
     return (
         any(n in stored and is_float(stored[n]) and stored[n].size > 1 for n in names)
         or any(o.searches or o.host for o in operators)
-        or any(map(is_random, nodes))
+        or any(n.subgraphs or is_random(n) for n in nodes)
     )
 
 

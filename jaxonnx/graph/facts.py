@@ -248,9 +248,17 @@ def reads_shapes_only(node: Node) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    """Whether two runs of a node on the same inputs may differ."""
-    expected = signature(node)
-    return expected is not None and expected.random
+    """Whether a node draws random numbers, itself or in a subgraph.
+
+    Dropout does where it may be in training.
+    """
+    if node.subgraphs:
+        return any(is_random(n) for graph in node.subgraphs for n in graph.nodes)
+    operator = node.operator
+    if operator is None or not operator.draws or node.attributes.get("is_test"):
+        return False
+    given = [operator.input_name(k) for k, name in enumerate(node.inputs) if name]
+    return "training_mode" not in operator.inputs or "training_mode" in given
 
 
 def gives_text(node: Node, position: int, fed: Sequence[bool]) -> bool:

@@ -5,6 +5,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from jaxonnx.define.streams import KEY
+from jaxonnx.graph.facts import is_random
 from jaxonnx.graph.plan import Graph, Node
 
 
@@ -92,8 +94,10 @@ def producers(graph: Graph) -> dict[str, Node]:
 
 
 def reads(node: Node) -> Iterator[str]:
-    """Names that a node reads, those its subgraphs use included."""
+    """Names that a node reads, those its subgraphs use included, and the key if it is random."""
     yield from filter(None, node.inputs)
+    if not node.subgraphs and is_random(node):
+        yield KEY
     for graph in node.subgraphs:
         yield from graph.outputs
         for inner in graph.nodes:

@@ -172,7 +172,7 @@ def _number(value: Any) -> int:
 
 def _step_of(body: Any, cond: Any, carried: int) -> Step:
     def step(number: Any, go: Any, before: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
-        again, *rest = body(*_as_declared(body, (number, go), 0), *before)
+        again, *rest = body.at(number)(*_as_declared(body, (number, go), 0), *before)
         again = np.asarray(True) if cond is None else again
         return again, rest[:carried], rest[carried:]
 
@@ -402,10 +402,12 @@ def _directed(values: Sequence[Any], directions: Sequence[int] | None) -> list[A
 
 def _scan(state: Sequence[Any], slices: Sequence[Any], body: Any) -> tuple[list[Any], list[Any]]:
     def step(carried: Any, xs: Any) -> Any:
-        outputs = _traced(body(*carried, *_as_declared(body, xs, len(carried))))
+        number, row = xs
+        outputs = _traced(body.at(number)(*carried, *_as_declared(body, row, len(carried))))
         return outputs[: len(carried)], outputs[len(carried) :]
 
-    return lax.scan(step, _traced([*state]), [*slices])
+    numbers = jnp.arange(slices[0].shape[0], dtype=np.int64)
+    return lax.scan(step, _traced([*state]), (numbers, [*slices]))
 
 
 def _run_scan(
@@ -415,7 +417,7 @@ def _run_scan(
     carried, rows = [*state], []
     for k in range(slices[0].shape[0]):
         row = [s[k : k + 1].reshape(s.shape[1:]) for s in slices]
-        outputs = body(*carried, *_as_declared(body, row, len(carried)))
+        outputs = body.at(k)(*carried, *_as_declared(body, row, len(carried)))
         carried = outputs[: len(carried)]
         rows.append(outputs[len(carried) :])
     if rows:
@@ -445,10 +447,13 @@ def scan_8(
     flags = directions or (0,) * num_scan_inputs
     if body.concrete:
         counts = concrete(lens)
-        rows = [_run_sequence([v[k] for v in values], counts[k], flags, body) for k in range(batch)]
+        rows = [
+            _run_sequence([v[k] for v in values], counts[k], flags, body.at(k))
+            for k in range(batch)
+        ]
         return tuple(map(_stack, zip(*rows, strict=True)))
 
-    def sequence(count: Any, *args: Any) -> tuple[Any, ...]:
+    def sequence(element: Any, count: Any, *args: Any) -> tuple[Any, ...]:
         def step(carried: Any, number: Any) -> Any:
             # Beyond the end the body runs on the last slice again, so that it stays differentiable.
             places = [jnp.clip(count - 1 - number if f else number, 0, count - 1) for f in flags]
@@ -456,7 +461,8 @@ def scan_8(
                 jnp.take(v, p.astype(np.int32), axis=0, mode="clip")
                 for v, p in zip(args[states:], places, strict=True)
             ]
-            outputs = _traced(body(*carried, *_as_declared(body, slices, states)))
+            now = body.at(element).at(number)
+            outputs = _traced(now(*carried, *_as_declared(body, slices, states)))
             before = [*carried, *map(jnp.zeros_like, outputs[states:])]
             kept = [jnp.where(number < count, o, b) for o, b in zip(outputs, before, strict=True)]
             return kept[:states], kept[states:]
@@ -465,7 +471,7 @@ def scan_8(
         last, stacked = lax.scan(step, [*args[:states]], numbers)
         return (*last, *stacked)
 
-    return jax.vmap(sequence)(_traced(lens), *_traced(values))
+    return jax.vmap(sequence)(jnp.arange(batch), _traced(lens), *_traced(values))
 
 
 def _run_sequence(values: Sequence[Any], count: int, flags: Sequence[int], body: Any) -> list[Any]:

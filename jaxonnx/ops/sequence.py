@@ -146,7 +146,7 @@ def sequence_map(
         if isinstance(other, list) and len(other) != count:
             raise InvalidModelError(f"sequences of {count} and {len(other)} elements")
     inputs = (input_sequence, *additional_inputs)
-    rows = [body(*(v[k] if isinstance(v, list) else v for v in inputs)) for k in range(count)]
+    rows = [body.at(k)(*(v[k] if isinstance(v, list) else v for v in inputs)) for k in range(count)]
     return tuple([row[j] for row in rows] for j in range(len(body.graph.outputs)))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from jax import core, lax
 
 from jaxonnx.define.padded import cut
+from jaxonnx.define.streams import KEY, is_key
 from jaxonnx.errors import DataDependentShapeError, StaticValueError, UnpaddableError
 from jaxonnx.graph.plan import Graph, Options, Spec
 from jaxonnx.run.compiled import Compiled, as_declared, large_constants, replaceable
@@ -100,6 +101,11 @@ class Executor:
         """The last of the leaves: constants too large to be literals in a program."""
         with core.eval_context(), jax.enable_x64(True):
             return tuple(jnp.asarray(a) for a in large_constants(self.graph).values())
+
+    @property
+    def draws(self) -> bool:
+        """Whether it may draw random numbers."""
+        return KEY in self.graph.inputs
 
     @property
     def phases(self) -> Schedule:
@@ -269,7 +275,7 @@ def _call(split: _Split, k: int, leaves: Leaves, values: Mapping[str, Any]) -> l
 
 def _text_names(values: Mapping[str, Any]) -> set[str]:
     """Names of the values that are strings, or sequences or maps of whatever kind."""
-    return {n for n, v in values.items() if _is_text(v)}
+    return {n for n, v in values.items() if n != KEY and _is_text(v)}
 
 
 def _is_text(value: Any) -> bool:
@@ -285,6 +291,7 @@ def _concrete(value: Any) -> Any:
 
 def _to_numpy(value: Any) -> Any:
     plain = isinstance(value, jax.Array) and not isinstance(value, core.Tracer)
+    plain = plain and not is_key(value)
     return np.asarray(value) if plain else value
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxonnx.define.known import x64_enabled
+from jaxonnx.define.streams import is_key
 from jaxonnx.errors import InputError
 from jaxonnx.graph.plan import Spec
 
@@ -15,6 +16,23 @@ _PYTHON = (bool, int, float, complex, list, tuple)
 
 _LISTED = 5
 """The most optional inputs that messages list."""
+
+
+def split_key(kwargs: Mapping[str, Any], specs: Sequence[Spec]) -> tuple[Any, Mapping[str, Any]]:
+    """The keyword ``key``, from which a model draws random numbers, and the other keywords.
+
+    Where an input has that name, only a typed key is one; anything else is that input.
+
+    Raises:
+        InputError: if it is something else than one typed key.
+    """
+    key = kwargs["key"]
+    if not is_key(key) and any(s.name == "key" for s in specs):
+        return None, kwargs
+    if key is not None and not (is_key(key) and key.shape == ()):
+        found = f"{key.dtype}[{_sizes(key.shape)}]" if hasattr(key, "dtype") else repr(key)
+        raise InputError(f"key is {found}, expected one typed key, such as jax.random.key(0)")
+    return key, {n: v for n, v in kwargs.items() if n != "key"}
 
 
 def bind(

@@ -161,7 +161,7 @@ def _data_dependent(graph: Graph, known: Collection[str]) -> set[str]:
     for node in graph.nodes:
         inner = {n for g in node.subgraphs for n in _inner(g)}
         by_value = any(n not in free and n not in inner for n in reads(node))
-        if (by_value and not facts.reads_shapes_only(node)) or facts.is_random(node):
+        if (by_value and not facts.reads_shapes_only(node)) or node.subgraphs:
             found.add(node.key)
         else:
             free.update(n for n in node.outputs if n)

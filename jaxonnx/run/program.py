@@ -4,11 +4,13 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from jaxonnx.define.streams import KEY, Stream
 from jaxonnx.graph import serial
 from jaxonnx.graph.plan import Options, Plan, Spec
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
+from jaxonnx.run.inputs import split_key
 from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.types import value_types
 
@@ -93,7 +95,7 @@ class Program:
         Args:
             leaves: the parameters in order, and the constants that the executor names after them.
             args: inputs by position, or one mapping.
-            kwargs: inputs by name; parameters, too, that are inputs with a default.
+            kwargs: inputs by name; parameters, too, that are inputs with a default; and ``key``.
             inside: whether a leaf or a value in ``other`` is abstract.
             other: values in the place of stored ones that are no leaves, by name.
 
@@ -101,7 +103,10 @@ class Program:
             InputError: if a name, the count, a dtype, a rank or a size is wrong.
             DataDependentShapeError: if the model cannot be one program, but is to be traced.
         """
+        key, kwargs = split_key(kwargs, self.plan.inputs) if "key" in kwargs else (None, kwargs)
         inputs, again = self.bind(args, kwargs)
+        if self.executor.draws:
+            inputs = {**inputs, KEY: Stream(key)}
         inputs = {**other, **inputs} if other else inputs
         if inside or (not again and is_inside_a_trace(inputs.values())):
             outputs = self.executor.trace(leaves, inputs)

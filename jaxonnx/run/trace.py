@@ -14,6 +14,7 @@ from jaxonnx.define.dtypes import type_of
 from jaxonnx.define.known import LITERAL_BYTES, is_known, is_symbolic, lift, tidy
 from jaxonnx.define.padded import Padded, cut, pad
 from jaxonnx.define.registry import Operator
+from jaxonnx.define.streams import KEY
 from jaxonnx.errors import DataDependentShapeError, StaticValueError
 from jaxonnx.graph import facts
 from jaxonnx.graph.plan import Graph, Node, bound_name
@@ -173,6 +174,8 @@ class Tracing:
         attributes = {**facts.float_defaults(node), **node.attributes}
         if operator.counts_outputs:
             attributes["outputs"] = len(node.outputs)
+        if operator.draws and KEY in values:
+            attributes["key"] = values[KEY].of(node.key, attributes.get("seed"))
         return {n: self._subgraph(a, values) for n, a in attributes.items()}
 
     def _run_known_or_traced(self, call: _Call) -> Sequence[Any]:
@@ -210,7 +213,8 @@ class Tracing:
 
     def _lift_all(self, call: _Call) -> Sequence[Any]:
         """Inputs for a traced call: all but the static ones become traced."""
-        if facts.holds_values(call.node):  # a sequence may hold known values
+        text_may_be_there = self.concrete is not None and facts.is_random(call.node)
+        if text_may_be_there or facts.holds_values(call.node):  # sequences may hold known values
             return call.args
         return [
             a if call.operator.is_static(k) else self.lift(a, _declared_dtype(call, k))
@@ -246,6 +250,12 @@ class Subgraph:
     def traced(self, *args: Any) -> list[Any]:
         """The outputs for these inputs inside a trace, wherever it runs otherwise."""
         return self.trace(self.graph, self._values(args))
+
+    def at(self, number: Any) -> "Subgraph":
+        """The subgraph for one turn of a loop, in which it draws other random numbers."""
+        if KEY not in self.scope:
+            return self
+        return dataclasses.replace(self, scope=self.scope | {KEY: self.scope[KEY].turn(number)})
 
     def _values(self, args: Sequence[Any]) -> Values:
         return self.scope | dict(zip(self.graph.inputs, args, strict=True))

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from jaxonnx.define.streams import KEY, Stream
 from jaxonnx.errors import JaxonnxError
 from jaxonnx.graph.plan import Node, Options, Plan, Spec
 from jaxonnx.run.dims import abstract
@@ -32,9 +33,11 @@ def value_types(plan: Plan, options: Options) -> Mapping[str, Spec]:
             [s for s in plan.inputs if s.name not in plan.defaults], options.constraints
         )
         weights = {n: given[n] for n in plan.params}
+        stream = Stream(jax.random.key(0))
         tracing = Tracing(bounds=options.bounds, observe=observe)
         with jax.enable_x64(True):
-            jax.eval_shape(lambda values: _run(tracing, plan, values), {**weights, **inputs})
+            values = {**weights, **inputs, KEY: stream}
+            jax.eval_shape(lambda values: _run(tracing, plan, values), values)
     except JaxonnxError:  # an input without a declared rank, or a node that no trace can hold
         pass
     return found

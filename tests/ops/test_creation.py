@@ -1,4 +1,4 @@
-"""ConstantOfShape and Range, known and traced, and Dropout."""
+"""ConstantOfShape and Range, known and traced."""
 
 from typing import Any
 
@@ -64,27 +64,3 @@ def test_a_large_range_is_no_literal():
     with jax.enable_x64(True):
         text = jax.jit(function).lower(np.zeros(2, np.int64)).as_text()
     assert len(text) < 5_000
-
-
-@pytest.mark.parametrize("opset", [7, 10, 12, 13, 22])
-def test_dropout_infers(opset):
-    x = np.arange(4, dtype=np.float32)
-    y, mask = run_node("Dropout", [x], opset=opset, outputs=2)
-    assert_close(y, x)
-    assert_close(mask, np.ones(4, np.float32 if opset == 7 else bool))
-
-
-def test_dropout_trains():
-    x = np.ones(1000, np.float32)
-    inputs = [x, scalar(0.25, np.float32), scalar(1, bool)]
-    y, mask = run_node("Dropout", inputs, opset=13, outputs=2, seed=1)
-    assert_close(y, np.where(mask, np.float32(1 / 0.75), np.float32(0)))
-    assert 0.7 < mask.mean() < 0.8
-    assert_close(run_node("Dropout", inputs, opset=13, seed=1)[0], y)
-    assert not np.array_equal(run_node("Dropout", inputs, opset=13, seed=2)[0], y)
-
-
-def test_dropout_of_opset_1_trains_unless_told():
-    x = np.ones(8, np.float32)
-    assert_close(run_node("Dropout", [x], opset=6, is_test=1)[0], x)
-    assert set(run_node("Dropout", [x], opset=1)[0]) == {0, 2}
