@@ -15,7 +15,7 @@ from jaxonnx.define.dtypes import dtype_of
 LEGACY_ATTRIBUTES = frozenset({"consumed_inputs"})
 """Attributes of opset 1 that told the runtime of Caffe2 about memory; they compute nothing."""
 
-GIVEN_BY_US = frozenset({"outputs", "key"})
+GIVEN_BY_US = frozenset({"outputs", "key", "graph"})
 """Keywords that tell an operator's function of its node, and are no attributes."""
 
 UNBOUNDED = 2**31 - 1

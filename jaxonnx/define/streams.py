@@ -4,6 +4,7 @@ import zlib
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -58,10 +59,10 @@ def seeded(seed: float | None) -> Array:
             "key=jax.random.key(0), and another key for other numbers"
         )
     data = np.frombuffer(np.float64(seed).tobytes(), np.uint32)
-    return jax.random.wrap_key_data(data, impl="threefry2x32")
+    return jax.random.wrap_key_data(jnp.asarray(data), impl="threefry2x32")
 
 
 def is_key(value: Any) -> bool:
     """Whether a value is a typed key of ``jax.random``, or an array of them."""
     dtype = getattr(value, "dtype", None)
-    return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

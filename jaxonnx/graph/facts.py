@@ -66,6 +66,11 @@ def is_constant(node: Node) -> bool:
     return (node.op_type, node.domain) == ("Constant", "")
 
 
+def is_gradient(node: Node) -> bool:
+    """Whether a node differentiates a part of the graph that it is in."""
+    return (node.op_type, node.domain) == ("Gradient", "ai.onnx.preview.training")
+
+
 def signature(node: Node) -> Signature | None:
     """What is expected of a node; None where nobody says."""
     return registry.signature(node.op_type, node.version, node.domain)

@@ -1,12 +1,14 @@
-"""Steps of optimizers, the operators of ONNX's domain ``ai.onnx.preview.training``.
+"""The operators of ONNX's domain ``ai.onnx.preview.training``: derivatives, steps of optimizers.
 
-Each takes a learning rate, the number of steps taken so far, and then its tensors by kind: all that
-are optimized, all their gradients, all of each state. It gives the new tensors and states likewise.
+Each step takes a learning rate, the number of steps taken so far, and then its tensors by kind: all
+that are optimized, all their gradients, all of each state. It gives the new tensors and states
+likewise.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -14,9 +16,34 @@ from jax.typing import ArrayLike
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 
-__all__ = ["adagrad", "adam", "momentum"]
+__all__ = ["adagrad", "adam", "gradient", "momentum"]
 
 _DOMAIN = "ai.onnx.preview.training"
+
+
+@register("Gradient", 1, domain=_DOMAIN)
+def gradient(
+    *inputs: ArrayLike, xs: Sequence[str], y: str, zs: Sequence[str] = (), graph: Any
+) -> tuple[Array, ...]:
+    """The derivatives of the sum of ``y`` by each of ``xs``.
+
+    ``inputs`` are the values of ``xs`` and then of ``zs``, at which the nodes that compute ``y``
+    from them are differentiated: ``graph``. The result is differentiable again.
+
+    Raises:
+        InvalidModelError: if the inputs are not one for each name, or those of ``xs`` no floats.
+    """
+    count = len(xs)
+    if len(inputs) != count + len(zs):
+        raise InvalidModelError(f"{len(inputs)} inputs, expected {count + len(zs)} for xs and zs")
+    values = [jnp.asarray(v) for v in inputs[:count]]
+    for name, value in zip(xs, values, strict=True):
+        if not jnp.issubdtype(value.dtype, jnp.inexact):
+            raise InvalidModelError(f"{name!r} in xs is {value.dtype}, expected floats")
+    result, pull = jax.vjp(lambda *v: graph.traced(*v, *inputs[count:])[0], *values)
+    if not (hasattr(result, "dtype") and jnp.issubdtype(result.dtype, jnp.inexact)):
+        raise InvalidModelError(f"y {y!r} is no array of floats")
+    return pull(jnp.ones_like(result))
 
 
 @register("Adagrad", 1, domain=_DOMAIN)

@@ -17,6 +17,7 @@ from jaxonnx.graph.facts import LEGACY_ATTRIBUTES
 from jaxonnx.graph.plan import Graph, Node, Spec
 from jaxonnx.read.attributes import constant, function_bindings, read_attribute, resolved
 from jaxonnx.read.bodies import check_bodies
+from jaxonnx.read.gradient import differentiated
 from jaxonnx.read.order import in_order, made_names, refuse_duplicates, stored_names
 from jaxonnx.read.tensors import decode, decode_sparse
 
@@ -152,6 +153,7 @@ class _Frame:
         path: names of the enclosing functions and subgraphs.
         calls: the functions that are being inlined.
         constants: receives the values of ``Constant`` nodes.
+        protos: all nodes of the graph or function.
     """
 
     scope: MutableMapping[str, str]
@@ -161,6 +163,7 @@ class _Frame:
     path: tuple[str, ...] = ()
     calls: tuple[FunctionKey, ...] = ()
     constants: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    protos: Sequence[onnx.NodeProto] = ()
 
     @property
     def title(self) -> str:
@@ -235,6 +238,7 @@ class _Reader:
 
     def nodes(self, protos: Sequence[onnx.NodeProto], frame: _Frame) -> list[Node]:
         """The nodes of a graph or function body in an order that can be run."""
+        frame = dataclasses.replace(frame, protos=protos)
         return [n for p in in_order(protos, frame.title) for n in self.node(p, frame)]
 
     def node(self, proto: onnx.NodeProto, frame: _Frame) -> list[Node]:
@@ -293,6 +297,10 @@ class _Reader:
             facts.check_node(node)
             check_bodies(node, len(node.outputs))
             fault = facts.missing(node)
+            if facts.is_gradient(node):
+                body = differentiated(node.attributes, node.label, frame.protos)
+                graph = self.graph(body, frame.enter(f"{node.name or node.op_type}.{node.key}"))
+                node = dataclasses.replace(node, attributes={**node.attributes, "graph": graph})
         if fault is None and facts.has_typed_body(node):
             node = dataclasses.replace(node, proto=resolved(proto, node.attributes))
             self.unsupported_in_body(node)

@@ -2,7 +2,6 @@
 
 _NUMPY = "the expected numbers are those of NumPy's generator"
 OPERATORS: dict[str, str] = {
-    "ai.onnx.preview.training::Gradient": "derivatives inside a model are not there yet",
     "ImageDecoder": "it decodes files, which needs an image library",
 }
 """Operators that nothing implements: every case with one of them is refused while loading."""
