@@ -23,7 +23,7 @@ _DOMAIN = "ai.onnx.preview.training"
 
 @register("Gradient", 1, domain=_DOMAIN)
 def gradient(
-    *inputs: ArrayLike, xs: Sequence[str], y: str, zs: Sequence[str] = (), graph: Any
+    *inputs: ArrayLike, xs: Sequence[str], y: str, zs: Sequence[str] | None = None, graph: Any
 ) -> tuple[Array, ...]:
     """The derivatives of the sum of ``y`` by each of ``xs``.
 
@@ -33,9 +33,9 @@ def gradient(
     Raises:
         InvalidModelError: if the inputs are not one for each name, or those of ``xs`` no floats.
     """
-    count = len(xs)
-    if len(inputs) != count + len(zs):
-        raise InvalidModelError(f"{len(inputs)} inputs, expected {count + len(zs)} for xs and zs")
+    count, wanted = len(xs), len(xs) + len(zs or ())
+    if len(inputs) != wanted:
+        raise InvalidModelError(f"{len(inputs)} inputs, expected {wanted} for xs and zs")
     values = [jnp.asarray(v) for v in inputs[:count]]
     for name, value in zip(xs, values, strict=True):
         if not jnp.issubdtype(value.dtype, jnp.inexact):
