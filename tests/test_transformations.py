@@ -1,118 +1,103 @@
 """Every operator under every JAX transformation, with x64 off and no dtype narrowed in silence.
 
-The sample of an operator is the smallest case of ONNX's suite that it passes; what is compared is
-each transformation against the plain call, so the oracle's value does not matter here. Operators
-that need concrete values cannot be transformed without a bound; test_padded.py has them under one.
+What is compared is each transformation against the plain call. Operators that need concrete values
+cannot be transformed without a bound; test_padded.py has them under one. All modes of an operator
+are one program, which is lowered for every platform and compiled once.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
-import onnx
 import pytest
-from conformance.suite import load_cases
+import samples
+from helpers import TOLERANCE
+from samples import title
 
 import jaxonnx
-from jaxonnx.define import registry
 
 NARROW = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
 """What a user's own jit makes of 64-bit integers while x64 is off, before the model sees them."""
 
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
-@functools.cache
-def smallest_cases() -> dict[str, Any]:
-    """The smallest plain case of every operator, one with floats if there is one, by name."""
-    operators = [o for o in registry.registered() if o.domain == "" and not o.host]
-    # The suite's loops take their trip count as an input; test_control_flow.py has the others.
-    names = {o.op_type for o in operators} - {"Loop"}
-    found: dict[str, Any] = {}
-    for case in load_cases():
-        if case.kind != "node" or case.expanded or case.operator not in names:
-            continue
-        values = [*case.data_sets[0][0], *case.data_sets[0][1]]
-        if not all(isinstance(v, np.ndarray) and v.dtype.kind in "biufcV" for v in values):
-            continue
-        floats = any(v.dtype in (np.float32, np.float64) for v in case.data_sets[0][0])
-        size = (not floats, sum(v.nbytes for v in values))
-        if case.operator not in found or size < found[case.operator][0]:
-            found[case.operator] = size, case
-    return {name: case for name, (_, case) in sorted(found.items())}
+HOST = {
+    *("Compress", "NonMaxSuppression", "NonZero", "RegexFullMatch", "StringConcat"),
+    *("StringNormalizer", "StringSplit", "TfIdfVectorizer", "Unique"),
+    *(title(n, "ai.onnx.ml") for n in ("CastMap", "DictVectorizer", "ZipMap")),
+}
+"""Operators that are never part of a program, unless a bound is declared."""
 
 
-@functools.cache
-def sample(operator: str) -> tuple[Callable[..., Any], dict[str, np.ndarray], list[np.ndarray]]:
-    """A function of the traced inputs by name, those inputs, and what it gives for them."""
-    case = smallest_cases()[operator]
-    proto = onnx.ModelProto.FromString(case.model)
-    model = jaxonnx.load(proto)
-    inputs = dict(zip([i.name for i in proto.graph.input], case.data_sets[0][0], strict=True))
-    static = {n: v for n, v in inputs.items() if n in model.static_inputs}
-    function = lambda traced: model({**static, **traced})
-    traced = {n: v for n, v in inputs.items() if n not in static}
-    return function, traced, [np.asarray(v) for v in jax.tree.leaves(function(traced))]
+def plain(sample: samples.Sample) -> tuple[Callable[..., Any], dict[str, np.ndarray]]:
+    """A function of the traced inputs by name, which gives a list of arrays, and those inputs."""
+    model = jaxonnx.load(sample.model)
+    static = {n: v for n, v in sample.inputs.items() if n in model.static_inputs}
+    traced = {n: v for n, v in sample.inputs.items() if n not in static}
+    return lambda given: jax.tree.leaves(model({**static, **given})), traced
 
 
-def has_doubles(inputs: dict[str, np.ndarray]) -> bool:
-    """Whether JAX would narrow an input that integers' widening does not give back."""
-    return any(v.dtype == np.float64 for v in inputs.values())
+def has_doubles(*arrays: np.ndarray) -> bool:
+    """Whether JAX would narrow one that integers' widening does not give back."""
+    return any(v.dtype == np.float64 for v in arrays)
 
 
-def narrow(inputs: dict[str, Any]) -> dict[str, Any]:
+def narrow(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {n: v.astype(NARROW.get(v.dtype, v.dtype)) for n, v in inputs.items()}
 
 
-def assert_same(actual: Any, expected: list[np.ndarray]) -> None:
-    for a, e in zip(map(np.asarray, jax.tree.leaves(actual)), expected, strict=True):
-        assert a.dtype == e.dtype
-        assert a.shape == e.shape
-        values = [v.astype(np.float64) if v.dtype.kind in "fV" else v for v in (a, e)]
-        np.testing.assert_allclose(*values, rtol=1e-5, atol=1e-6)
+def twice(inputs: Any) -> Any:
+    return jax.tree.map(lambda v: jnp.stack([v, v]), inputs)
 
 
 def loss(function: Callable[..., Any], inputs: dict[str, Any]) -> Callable[..., Any]:
-    """The sum of all floating outputs as a function of the floating inputs."""
+    """A weighted sum of all floating outputs as a function of the floating inputs."""
 
     def total(floats: dict[str, Any]) -> Any:
-        leaves = jax.tree.leaves(function({**inputs, **floats}))
-        kept = [v for v in leaves if jnp.issubdtype(v.dtype, jnp.floating)]
-        return sum((jnp.sum(v.astype(np.float32)) for v in kept), jnp.float32(0))
+        values = [v for v in function({**inputs, **floats}) if jnp.issubdtype(v.dtype, np.floating)]
+        weights = [np.cos(np.arange(v.size, dtype=np.float32)).reshape(v.shape) for v in values]
+        products = [jnp.sum(v.astype(np.float32) * w) for v, w in zip(values, weights, strict=True)]
+        return sum(products, jnp.float32(0))
 
     return total
 
 
-def second(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A Hessian-vector product along the ones."""
-    return lambda x: jax.jvp(jax.grad(function), (x,), (jax.tree.map(jnp.ones_like, x),))[1]
+def second(function: Callable[..., Any], direction: Any) -> Callable[..., Any]:
+    """A Hessian-vector product."""
+    return lambda x: jax.jvp(jax.grad(function), (x,), (direction,))[1]
 
 
-FORWARD = {
+FORWARD: dict[str, Callable[..., Any]] = {
     "jit": jax.jit,
     "jit of jit": lambda f: jax.jit(jax.jit(f)),
+    "vmap": lambda f: lambda x: jax.vmap(f)(twice(x)) if x else twice(f(x)),
 }
-BACKWARD = {
-    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x,))[1],
-    "grad": jax.grad,
-    "jit of grad": lambda f: jax.jit(jax.grad(f)),
+REVERSE: dict[str, Callable[..., Any]] = {
     "grad of jit": lambda f: jax.grad(jax.jit(f)),
     "checkpoint": lambda f: jax.grad(jax.checkpoint(f)),
-    "vmap of grad": lambda f: (
-        lambda x: jax.tree.map(
-            lambda v: v[1], jax.vmap(jax.grad(f))(jax.tree.map(lambda v: jnp.stack([v, v]), x))
-        )
-    ),
+    "vmap of grad": lambda f: lambda x: jax.vmap(jax.grad(f))(twice(x)),
 }
 
-pytestmark = [
-    pytest.mark.parametrize("operator", smallest_cases()),
-    pytest.mark.usefixtures("explicit_x64"),
-]
+
+def run(function: Callable[..., Any], inputs: Any) -> Any:
+    """What a function gives when it is lowered for every platform and compiled for this one."""
+    exported = jax.export.export(jax.jit(function), platforms=PLATFORMS)(inputs)
+    quick = jax.jit(exported.call, compiler_options={"xla_backend_optimization_level": 0})
+    return jax.tree.map(np.asarray, quick(inputs))
 
 
-@pytest.fixture
+def assert_same(actual: np.ndarray, expected: np.ndarray, mode: str) -> None:
+    actual = actual[1] if mode.startswith("vmap") else actual
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape), mode
+    if expected.dtype.kind in "fV":
+        actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6, err_msg=mode)
+
+
+@pytest.fixture(autouse=True)
 def explicit_x64():
     """A 64-bit dtype asked for where JAX would narrow it is an error."""
     jax.config.update("jax_explicit_x64_dtypes", "error")
@@ -120,43 +105,48 @@ def explicit_x64():
     jax.config.update("jax_explicit_x64_dtypes", "warn")
 
 
-@pytest.mark.parametrize("mode", FORWARD)
-def test_forward(operator, mode):
-    function, inputs, expected = sample(operator)
-    wide = has_doubles(inputs)
+def test_every_operator_is_here_or_listed():
+    assert samples.operators(host=True) == HOST
+    assert samples.samples().keys().isdisjoint(samples.WITHOUT_SAMPLE)
+    covered = samples.samples().keys() | samples.WITHOUT_SAMPLE.keys()
+    assert covered == samples.operators(host=False)
+
+
+@pytest.mark.parametrize("operator", samples.samples())
+def test_forward(operator):
+    function, inputs = plain(samples.samples()[operator])
+    expected = [np.asarray(v) for v in function(inputs)]
+    wide = has_doubles(*inputs.values())
     with jax.enable_x64(wide):
-        assert_same(FORWARD[mode](function)(inputs if wide else narrow(inputs)), expected)
+        every = lambda x: {mode: apply(function)(x) for mode, apply in FORWARD.items()}
+        results = run(every, inputs if wide else narrow(inputs))
+    for mode, outputs in results.items():
+        for a, e in zip(outputs, expected, strict=True):
+            assert_same(a, e, mode)
 
 
-def test_vmap(operator):
-    function, inputs, expected = sample(operator)
-    if not inputs:
-        assert_same(function({}), expected)
-        return
-    with jax.enable_x64(has_doubles(inputs)):
-        batched = jax.vmap(function)({n: np.stack([v, v]) for n, v in inputs.items()})
-    assert_same(jax.tree.map(lambda v: v[1], batched), expected)
-
-
+@pytest.mark.parametrize("operator", samples.samples())
 def test_derivatives(operator):
-    function, inputs, expected = sample(operator)
+    function, inputs = plain(samples.samples()[operator])
     floats = {n: v for n, v in inputs.items() if jnp.issubdtype(v.dtype, jnp.floating)}
     if not floats:  # nothing to differentiate
         return
-    wide = any(v.dtype == np.float64 for v in [*floats.values(), *expected])
+    with jax.enable_x64(True):
+        wide = has_doubles(*floats.values(), *jax.eval_shape(function, inputs))
+    direction = {
+        n: np.sin(np.arange(v.size).reshape(v.shape)).astype(v.dtype) for n, v in floats.items()
+    }
     with jax.enable_x64(wide):
         total = loss(function, inputs if wide else narrow(inputs))
-        plain = jax.grad(total)(floats)
-        for name, mode in BACKWARD.items():
-            result = mode(total)(floats)
-            if name != "jvp":
-                jax.tree.map(lambda a, b: assert_same(a, [np.asarray(b)]), result, plain)
-        jax.eval_shape(second(total), floats)
-
-
-def test_lowers_for_every_platform(operator):
-    function, inputs, _ = sample(operator)
-    platforms = ["cpu", "cuda", "rocm", "tpu"]
-    with jax.enable_x64(has_doubles(inputs)):
-        exported = jax.export.export(jax.jit(function), platforms=platforms)(inputs)
-    assert set(exported.platforms) == set(platforms)
+        expected = jax.tree.map(np.asarray, jax.grad(total)(floats))
+        every = lambda x: {mode: apply(total)(x) for mode, apply in REVERSE.items()}
+        along = lambda x: jax.jvp(total, (x,), (direction,))[1]
+        gradients, change = run(lambda x: (every(x), along(x)), floats)
+        jax.eval_shape(second(total, direction), floats)
+    for mode, gradient in gradients.items():
+        for name, values in gradient.items():
+            assert_same(values, expected[name], mode)
+    products = [np.vdot(*(t[n].astype(np.float64) for t in (expected, direction))) for n in floats]
+    half = any(v.dtype.itemsize < 4 for v in floats.values())
+    rtol, atol = TOLERANCE["bfloat16" if half else "float32"]
+    np.testing.assert_allclose(change, sum(products), rtol=10 * rtol, atol=10 * atol)

@@ -133,9 +133,16 @@ def centred(x: Any, zero_point: Any = None) -> Any:
 def quotient(x: Any, scale: Any, precision: np.dtype) -> Any:
     """``x / scale`` rounded to ``precision``; half types are held in float32."""
     if precision == np.float64:
-        return x.astype(precision) / scale.astype(precision)
+        return divided(x.astype(precision), scale.astype(precision))
     x, scale = (_rounded(v.astype(_SINGLE), precision) for v in (x, scale))
-    return _rounded(x / scale, precision)
+    return _rounded(divided(x, scale), precision)
+
+
+def divided(x: Any, divisor: Any) -> Any:
+    """``x / divisor``, rounded once: XLA multiplies by the reciprocal of a divisor that repeats."""
+    if xp(x, divisor) is jnp and np.ndim(x):
+        divisor = lax.optimization_barrier(jnp.broadcast_to(divisor, np.shape(x)))
+    return x / divisor
 
 
 def _rounded(x: Any, dtype: np.dtype) -> Any:

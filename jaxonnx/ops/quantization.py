@@ -26,6 +26,7 @@ from jaxonnx.ops._quantized import (
     centred,
     check_zero_point,
     dequantized,
+    divided,
     exactly,
     greatest,
     integer_matmul,
@@ -178,7 +179,7 @@ def dynamic_quantize_linear(x: ArrayLike, /) -> tuple[Array, Array, Array]:
     divisor = np_.where(scale == 0, np.ones((), np.float32), scale)
     uint8 = np.dtype(np.uint8)
     zero_point = round_saturate(np_.clip(-low / divisor, 0, most), None, uint8)
-    return round_saturate(np_.asarray(x) / divisor, zero_point, uint8), scale, zero_point
+    return round_saturate(divided(np_.asarray(x), divisor), zero_point, uint8), scale, zero_point
 
 
 @register("MatMulInteger", 10, padding=_padding.matmul_integer)

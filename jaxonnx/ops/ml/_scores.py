@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -145,7 +146,7 @@ def both_classes(score: Any, kind: str, *, complement: bool) -> Any:
 
 def best(scores: Any) -> Any:
     """The position of the greatest score of each row, the first of equal ones; NaN is the least."""
-    return jnp.argmax(jnp.where(jnp.isnan(scores), -np.inf, scores), axis=1).astype(np.int32)
+    return lax.argmax(jnp.where(jnp.isnan(scores), -np.inf, scores), 1, np.int32)
 
 
 def class_count(ints: Sequence[int] | None, strings: Sequence[str] | None) -> int:

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxonnx.define.known import concrete, infer_dim, is_known, xp
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._indices import as_array
+from jaxonnx.ops._indices import as_array, int32
 from jaxonnx.ops.ml import _scores
 from jaxonnx.ops.reduction import reduce_l1, reduce_max, reduce_sum_square
 
@@ -162,7 +162,7 @@ def array_feature_extractor(x: ArrayLike, y: ArrayLike, /) -> Array:
         if outside.size:
             raise InvalidModelError(f"y has {outside[0]}, but there are {size} features")
     module = xp(data, places)
-    places = module.asarray(places).reshape(-1)
+    places = int32(module.asarray(places).reshape(-1))
     taken = module.take(data, places, axis=-1, mode="clip")
     return taken.reshape(1, -1) if data.ndim == 1 else taken
 
