@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from helpers import assert_same, s8, u8
+from helpers import assert_same, f32, s8, u8
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -459,3 +459,13 @@ def test_large_integer_weights_stay_packed(scale):
     loaded = jaxonnx.load(model)
     assert all(np.size(v) <= 300 for v in loaded.stored.values())
     assert_same(loaded(), codes.astype(F32) / 2)
+
+
+def test_a_tie_is_rounded_by_the_quotient_and_not_by_a_product_with_the_reciprocal():
+    scale = f32([5 / 255, 5 / 255])
+    x = f32([[-2.5, 0], [-2.5, 0]])  # 127.49999 scales, but 127.5 times the rounded reciprocal
+    quantized = jax.jit(lambda x, s: ops.quantize_linear(x, s, s8([0, 0]), axis=0))(x, scale)
+    assert_same(quantized, s8([[-127, 0], [-127, 0]]))
+    stacked = f32([[0, 2, -3, -2.5, 1.34, 0.5]] * 2)
+    rows, _, _ = jax.jit(jax.vmap(ops.dynamic_quantize_linear))(stacked)
+    assert_same(rows, u8([[153, 255, 0, 26, 221, 179]] * 2))
