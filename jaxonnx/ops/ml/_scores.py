@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax import lax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jaxonnx.define.dtypes import STRING
 from jaxonnx.define.kinks import kink
