@@ -1,5 +1,8 @@
 """What the tests share: one-node models, oracles and the one table of tolerances."""
 
+import functools
+import importlib.util
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -137,3 +140,15 @@ def check_gradients(function: Callable[..., Any], *args: Any, order: int = 2) ->
     with jax.enable_x64(True):
         doubles = [np.asarray(a, np.float64) for a in args]
         jax.test_util.check_grads(function, doubles, order=order, modes=("fwd", "rev"))
+
+
+@functools.cache
+def generator() -> Any:
+    """``docs/generate.py`` as a module."""
+    path = pathlib.Path(__file__).parents[1] / "docs" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

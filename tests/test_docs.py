@@ -1,11 +1,11 @@
 """What the documents say is so: code runs, commands are those of the CI, tables are up to date."""
 
-import importlib.util
 import pathlib
 import re
 
 import jax
 import pytest
+from helpers import generator
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -31,12 +31,7 @@ def test_readme_commands_are_those_of_the_ci():
 
 
 def test_generated_documents_are_up_to_date():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    assert not generate.stale(), "run python docs/generate.py"
+    assert not generator().stale(), "run python docs/generate.py"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.stem)

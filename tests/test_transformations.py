@@ -25,8 +25,8 @@ NARROW = {np.dtype(np.int64): np.int32, np.dtype(np.uint64): np.uint32}
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 HOST = {
-    *("Compress", "NonMaxSuppression", "NonZero", "RegexFullMatch", "StringConcat"),
-    *("StringNormalizer", "StringSplit", "TfIdfVectorizer", "Unique"),
+    *("Compress", "ImageDecoder", "NonMaxSuppression", "NonZero", "RegexFullMatch"),
+    *("StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer", "Unique"),
     *(title(n, "ai.onnx.ml") for n in ("CastMap", "DictVectorizer", "ZipMap")),
 }
 """Operators that are never part of a program, unless a bound is declared."""

@@ -10,6 +10,7 @@ from jaxonnx.ops.control_flow import *
 from jaxonnx.ops.convolution import *
 from jaxonnx.ops.creation import *
 from jaxonnx.ops.cumulative import *
+from jaxonnx.ops.decoding import *
 from jaxonnx.ops.detection import *
 from jaxonnx.ops.elementwise import *
 from jaxonnx.ops.image import *
