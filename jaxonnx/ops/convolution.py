@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxonnx.define.known import as_dims, same_dim, shape_is_symbolic
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops import _depthwise
 from jaxonnx.ops._axes import per_channel, same_shape
 from jaxonnx.ops._interpolate import Taps, interpolated, kernel, neighbours, weighted
 from jaxonnx.ops._windows import Windows, place, split
@@ -126,15 +127,18 @@ def _convolve(
         inner = [(*p, s - 1) for p, s in zip(pads, spread, strict=True)]
         x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0)] * 2 + inner)
         pads, spread = ((0, 0),) * len(pads), (1,) * len(spread)
-    y = lax.conv_general_dilated(
-        x,
-        w,
-        found.strides,
-        pads,
-        lhs_dilation=spread,
-        rhs_dilation=found.dilations,
-        feature_group_count=group,
-    )
+    if all(s == 1 for s in spread) and _depthwise.fits(x, w, group, found):
+        y = _depthwise.convolve(x, w, found)
+    else:
+        y = lax.conv_general_dilated(
+            x,
+            w,
+            found.strides,
+            pads,
+            lhs_dilation=spread,
+            rhs_dilation=found.dilations,
+            feature_group_count=group,
+        )
     return y if b is None else y + per_channel("B", b, y)
 
 
