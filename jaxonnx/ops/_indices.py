@@ -7,7 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import core
 
-from jaxonnx.define.known import as_dims, is_known, is_symbolic, same_dim, sure_at_least, xp
+from jaxonnx.define.known import (
+    as_dims,
+    is_known,
+    is_symbolic,
+    same_dim,
+    shape_is_symbolic,
+    sure_at_least,
+    xp,
+)
 from jaxonnx.errors import InvalidModelError
 
 _FAR = 2**31 - 1
@@ -40,6 +48,37 @@ def checked(indices: Any, size: Any) -> Any:
     return indices
 
 
+def check_range(values: Any, last: Any, name: str) -> None:
+    """Refuse known ``values`` outside ``[0, last]``, as far as a symbolic ``last`` tells.
+
+    What this lets pass is for :func:`outside` to find when the model runs.
+
+    Raises:
+        InvalidModelError: naming the values.
+    """
+    if not is_known(values) or is_symbolic(values) or not values.size:
+        return
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or (not shape_is_symbolic((last,)) and high > last):
+        raise InvalidModelError(f"{name} are {values.tolist()}, expected 0 to {last}")
+
+
+def outside(values: Any, last: Any) -> Any:
+    """Which of ``values`` lie outside ``[0, last]``."""
+    values = jnp.asarray(int32(as_array(values)))
+    return (values < 0) | (values > jnp.asarray(last, np.int32))
+
+
+def undefined(x: Any, where: Any) -> Any:
+    """``x`` with what Gather gives for an index out of range in the places ``where`` is true."""
+    if jnp.issubdtype(x.dtype, np.integer):
+        info = jnp.iinfo(x.dtype)
+        fill = info.min or info.max
+    else:
+        fill = x.dtype == bool or np.nan
+    return jnp.where(where, jnp.asarray(fill, x.dtype), x)
+
+
 def count_from_front(indices: Any, size: Any) -> Any:
     """Indices into a dimension counted from its front; those out of range lie beyond its end."""
     indices, count = int32(indices), jnp.asarray(size, np.int32)
@@ -52,9 +91,3 @@ def with_entries(data: Any, axes: Iterable[int]) -> Any:
     """``data`` with an entry on each of ``axes`` that has none: XLA gathers from none such."""
     empty = {k for k in axes if same_dim(data.shape[k], 0)}
     return jnp.pad(data, [(0, int(k in empty)) for k in range(data.ndim)]) if empty else data
-
-
-def clamp(indices: Any, size: Any) -> Any:
-    """Indices into a dimension counted from its front; those out of range at its ends."""
-    indices, size = int32(indices), jnp.asarray(size, np.int32)
-    return jnp.maximum(jnp.where(indices < 0, indices + size, indices), 0)  # gathers clamp the rest

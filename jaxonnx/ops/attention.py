@@ -12,8 +12,10 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import same_dim
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._indices import as_array, check_range, int32, outside, undefined, with_entries
 from jaxonnx.ops._softmax import softmax
 
 __all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"]
@@ -58,89 +60,87 @@ def attention(
 
     Raises:
         InvalidModelError: if heads are not given for packed inputs or do not divide, if one of
-            past key and past value is absent, or both come with ``nonpad_kv_seqlen``.
+            past key and past value is absent, or both come with ``nonpad_kv_seqlen``, or a known
+            one of these lengths is not between 0 and the number of keys; results of a batch entry
+            with such a length that is traced are NaN.
     """
     q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
     packed = q.ndim == _PACKED
     if packed:
         q, k, v = _split(q, q_num_heads), _split(k, kv_num_heads), _split(v, kv_num_heads)
+    _check_operands(q, k, v, past_key, past_value, nonpad_kv_seqlen)
+    k, v, past = _continued(k, v, past_key, past_value)
+    windows = left_window_size, 0 if is_causal else right_window_size
+    visible = _visible(q, k, past, nonpad_kv_seqlen, *windows)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    precise = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
+    stages = _stages(_scores(q, k, scale), attn_mask, visible, softcap, precise)
+    y, stage = _weighted(stages[-1], v), stages[qk_matmul_output_mode]
+    if nonpad_kv_seqlen is not None:
+        wrong = outside(nonpad_kv_seqlen, k.shape[2]).reshape(-1, 1, 1, 1)
+        y, stage = undefined(y, wrong), undefined(stage, wrong)
+    y = _packed(y) if packed else y
+    return (y, k, v, stage)[:outputs] if outputs > 1 else y
+
+
+def _for_all_keys(
+    q: Any, k: Any, v: Any, attn_mask: Any = None, past_key: Any = None, past_value: Any = None, /
+) -> tuple[Any, ...]:
+    """The inputs with a mask for one key repeated for all of them."""
+    if attn_mask is not None and jnp.ndim(attn_mask) and same_dim(jnp.shape(attn_mask)[-1], 1):
+        past = 0 if past_key is None else jnp.shape(past_key)[2]
+        keys = past + jnp.shape(k)[-2]
+        attn_mask = jnp.broadcast_to(attn_mask, (*jnp.shape(attn_mask)[:-1], keys))
+    return q, k, v, attn_mask, past_key, past_value
+
+
+attention_23 = older(
+    attention, 23, inputs=_for_all_keys, note="A mask for one key holds for all of them."
+)
+
+
+def _check_operands(
+    q: Array, k: Array, v: Array, past_key: Any, past_value: Any, lengths: Any
+) -> None:
+    """Refuse pasts and lengths that do not go together, and shapes per head that do not fit."""
     if (past_key is None) != (past_value is None):
         raise InvalidModelError("past_key and past_value must be given together")
-    if past_key is not None and nonpad_kv_seqlen is not None:
+    if past_key is not None and lengths is not None:
         raise InvalidModelError("past_key and nonpad_kv_seqlen cannot be given together")
-    past = 0
     if not same_dim(k.shape[2], v.shape[2]) or not same_dim(q.shape[-1], k.shape[-1]):
         raise InvalidModelError(
             f"Q, K and V have shapes {q.shape}, {k.shape} and {v.shape} per head, expected one "
             "size of Q and K, and one length of K and V"
         )
-    if past_key is not None and past_value is not None:
-        past = jnp.shape(past_key)[2]
-        k = jnp.concatenate([past_key, k], axis=2)
-        v = jnp.concatenate([past_value, v], axis=2)
+    check_range(lengths, k.shape[2], "nonpad_kv_seqlen")
 
-    product = _scores(q, k, 1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+
+def _continued(
+    k: Array, v: Array, past_key: ArrayLike | None, past_value: ArrayLike | None
+) -> tuple[Array, Array, Any]:
+    """Keys and values behind those of the past, and how many there were."""
+    if past_key is None or past_value is None:
+        return k, v, 0
+    keys, values = jnp.concatenate([past_key, k], axis=2), jnp.concatenate([past_value, v], axis=2)
+    return keys, values, jnp.shape(past_key)[2]
+
+
+def _stages(
+    product: Array, mask: ArrayLike | None, visible: Array | None, softcap: float, precise: Any
+) -> tuple[Array, Array, Array, Array]:
+    """The scores: their product, capped, masked, and as weights by a softmax in ``precise``."""
     capped = softcap * jnp.tanh(product / softcap) if softcap > 0 else product
-    right = 0 if is_causal else right_window_size
-    bias, visible = None, _visible(q, k, past, nonpad_kv_seqlen, left_window_size, right)
-    if attn_mask is not None:
-        mask = _full_mask(jnp.asarray(attn_mask), k.shape[2], q.dtype)
+    bias = None
+    if mask is not None:
+        mask = _full_mask(jnp.asarray(mask), product.shape[3], product.dtype)
         if mask.dtype == bool:
             visible = mask if visible is None else visible & mask
         else:
             bias = mask
     masked = capped if bias is None else capped + bias
     masked = masked if visible is None else jnp.where(visible, masked, -jnp.inf)
-    precise = q.dtype if softmax_precision is None else dtype_of(softmax_precision)
-    weights = _softmax(masked.astype(precise), _unseen(bias, visible)).astype(q.dtype)
-
-    y = _weighted(weights, v)
-    if packed:
-        y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
-    stage = (product, capped, masked, weights)[qk_matmul_output_mode]
-    return (y, k, v, stage)[:outputs] if outputs > 1 else y
-
-
-@register("Attention", 23, settings=["attn_mask"])
-def attention_23(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    attn_mask: ArrayLike | None = None,
-    past_key: ArrayLike | None = None,
-    past_value: ArrayLike | None = None,
-    /,
-    *,
-    is_causal: int = 0,
-    kv_num_heads: int | None = None,
-    q_num_heads: int | None = None,
-    qk_matmul_output_mode: int = 0,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    softmax_precision: int | None = None,
-    outputs: int = 1,
-) -> Array | tuple[Array, ...]:
-    """:func:`attention` where a mask for one key holds for all of them."""
-    if attn_mask is not None and jnp.ndim(attn_mask) and same_dim(jnp.shape(attn_mask)[-1], 1):
-        past = 0 if past_key is None else jnp.shape(past_key)[2]
-        keys = past + jnp.shape(k)[-2]
-        attn_mask = jnp.broadcast_to(attn_mask, (*jnp.shape(attn_mask)[:-1], keys))
-    return attention(
-        q,
-        k,
-        v,
-        attn_mask,
-        past_key,
-        past_value,
-        is_causal=is_causal,
-        kv_num_heads=kv_num_heads,
-        q_num_heads=q_num_heads,
-        qk_matmul_output_mode=qk_matmul_output_mode,
-        scale=scale,
-        softcap=softcap,
-        softmax_precision=softmax_precision,
-        outputs=outputs,
-    )
+    weights = _softmax(masked.astype(precise), _unseen(bias, visible)).astype(product.dtype)
+    return product, capped, masked, weights
 
 
 def _split(x: Array, heads: int | None) -> Array:
@@ -154,6 +154,12 @@ def _unpacked(x: Array, heads: int | None) -> Array:
     if not heads or not same_dim(width // heads * heads, width):
         raise InvalidModelError(f"shape {x.shape} does not split into {heads} heads")
     return x.reshape(batch, length, heads, width // heads)
+
+
+def _packed(x: Array) -> Array:
+    """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
+    x = x.swapaxes(1, 2)
+    return x.reshape(*x.shape[:2], x.shape[2] * x.shape[3])
 
 
 def _scores(q: Array, k: Array, scale: float) -> Array:
@@ -282,7 +288,8 @@ def rotary_embedding(
         Su et al., https://arxiv.org/abs/2104.09864.
 
     Raises:
-        InvalidModelError: if heads are not given for packed X, or a cache has another width.
+        InvalidModelError: if heads are not given for packed X, a cache has another width, or a
+            known position no row; where a traced one has none the features are NaN.
     """
     x = jnp.asarray(x)
     packed = x.ndim == _PACKED
@@ -291,17 +298,18 @@ def rotary_embedding(
     cos, sin = (_angles(c, position_ids, size // 2) for c in (cos_cache, sin_cache))
     cos, sin = (jnp.expand_dims(c, 2 if packed else 1) for c in (cos, sin))
     turned, rest = features[..., :size], features[..., size:]
-    if interleaved:
-        a, b = turned[..., ::2], turned[..., 1::2]
-    else:
-        a, b = turned[..., : size // 2], turned[..., size // 2 :]
-    pair = [cos * a - sin * b, sin * a + cos * b]
-    turned = (
-        jnp.stack(pair, axis=-1).reshape(turned.shape)
-        if interleaved
-        else jnp.concatenate(pair, axis=-1)
-    )
+    turned = _turned(turned, cos, sin, interleaved)
     return jnp.concatenate([turned, rest], axis=-1).reshape(x.shape)
+
+
+def _turned(x: Array, cos: Array, sin: Array, interleaved: int) -> Array:
+    """``x`` with its pairs of features rotated."""
+    half = x.shape[-1] // 2
+    a, b = (x[..., ::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+    pair = [cos * a - sin * b, sin * a + cos * b]
+    if interleaved:
+        return jnp.stack(pair, axis=-1).reshape(x.shape)
+    return jnp.concatenate(pair, axis=-1)
 
 
 def _angles(cache: ArrayLike, positions: ArrayLike | None, width: Any) -> Array:
@@ -311,10 +319,13 @@ def _angles(cache: ArrayLike, positions: ArrayLike | None, width: Any) -> Array:
         raise InvalidModelError(f"the cache has shape {cache.shape}, expected {width} columns")
     if positions is None:
         return cache
-    rows = jnp.asarray(positions).astype(np.int32)
-    if same_dim(rows.size, 0):  # of an empty cache too
-        return jnp.zeros((*rows.shape, width), cache.dtype)
-    return jnp.take(cache, rows, axis=0, mode="clip")
+    last = cache.shape[0] - 1
+    check_range(positions, last, "position_ids")
+    if same_dim(jnp.size(positions), 0):  # of an empty cache too
+        return jnp.zeros((*jnp.shape(positions), width), cache.dtype)
+    rows = int32(as_array(positions))
+    found = jnp.take(with_entries(cache, (0,)), rows, axis=0, mode="clip")
+    return undefined(found, outside(rows, last)[..., None])
 
 
 @register("LinearAttention", 27)
@@ -344,35 +355,40 @@ def linear_attention(
         InvalidModelError: if the rule is unknown, or decay or beta are not what it takes.
     """
     del chunk_size  # a hint
-    takes = update_rule.removesuffix("delta").startswith("gated"), update_rule.endswith("delta")
-    if update_rule not in {"linear", "gated", "delta", "gated_delta"}:
-        raise InvalidModelError(f"update_rule is {update_rule!r}")
-    if takes != (decay is not None, beta is not None):
-        raise InvalidModelError(f"decay and beta are not the ones that {update_rule!r} takes")
-
-    dtype = kept = jnp.asarray(query).dtype
+    _check_rule(update_rule, decay, beta)
+    dtype = jnp.asarray(query).dtype
     wide = np.promote_types(dtype, np.float32)
 
     def by_time(x: Any, heads: int) -> Array:  # (sequence, batch, heads, size)
         return _unpacked(jnp.asarray(x), heads).astype(wide).swapaxes(0, 1)
 
-    def step(state: Array, now: Any) -> tuple[Array, Array]:
-        q, k, v, g, b = now
-        if g is not None:
-            state = state * jnp.exp(g)[..., None]
-        if b is not None:
-            v = b * (v - jnp.einsum("bhkv,bhk->bhv", state, k))
-        state = state + k[..., :, None] * v[..., None, :]
-        return state, _grouped(q[..., None, :], kv_num_heads) @ state
-
     q, k, v = by_time(query, q_num_heads), by_time(key, kv_num_heads), by_time(value, kv_num_heads)
     g = None if decay is None else by_time(decay, kv_num_heads)
     b = None if beta is None else by_time(beta, jnp.shape(beta)[-1])
-    start = jnp.zeros_like(k, shape=(*k.shape[1:], v.shape[-1]))
+    start, kept = jnp.zeros_like(k, shape=(*k.shape[1:], v.shape[-1])), dtype
     if past_state is not None:
         kept = jnp.asarray(past_state).dtype
         start = start + jnp.asarray(past_state).astype(wide)
-    state, read = lax.scan(step, start, (q, k, v, g, b))
+    state, read = lax.scan(_linear_step, start, (q, k, v, g, b))
     read = read.reshape(*read.shape[:2], q_num_heads * v.shape[-1]).swapaxes(0, 1)
     read = (scale or 1 / math.sqrt(q.shape[-1])) * read
     return read.astype(dtype), state.astype(kept)
+
+
+def _check_rule(rule: str, decay: Any, beta: Any) -> None:
+    """Refuse an unknown rule, and one that takes other inputs than those given."""
+    if rule not in {"linear", "gated", "delta", "gated_delta"}:
+        raise InvalidModelError(f"update_rule is {rule!r}")
+    if (rule.startswith("gated"), rule.endswith("delta")) != (decay is not None, beta is not None):
+        raise InvalidModelError(f"decay and beta are not the ones that {rule!r} takes")
+
+
+def _linear_step(state: Array, now: Any) -> tuple[Array, Array]:
+    """The next state, and what the query reads from it: (batch, kv heads, group, v size)."""
+    q, k, v, g, b = now
+    if g is not None:
+        state = state * jnp.exp(g)[..., None]
+    if b is not None:
+        v = b * (v - jnp.einsum("bhkv,bhk->bhv", state, k))
+    state = state + k[..., :, None] * v[..., None, :]
+    return state, _grouped(q[..., None, :], k.shape[1]) @ state

@@ -1,5 +1,6 @@
 """If, Loop and Scan: a known condition picks a branch, a traced one becomes XLA control flow."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from jaxonnx.errors import (
     JaxonnxError,
     StaticValueError,
 )
+from jaxonnx.ops._indices import check_range, outside, undefined
 
 __all__ = ["if_", "loop", "scan"]
 
@@ -439,39 +441,49 @@ def scan_8(
     """A scan along axis 1 of every scan input, apart for each element of a batch on axis 0.
 
     Beyond an element's ``sequence_lens`` its state stays as it is, and the scan outputs are 0. A
-    direction of 1 goes backward from the last slice within that length.
+    direction of 1 goes backward from the last slice within that length. What a length that is not
+    between 0 and the number of slices gives is as of an index out of range in Gather.
+
+    Raises:
+        InvalidModelError: if a known length is not between 0 and the number of slices.
     """
     values = initial_state_and_scan_inputs
-    states, (batch, length) = len(values) - num_scan_inputs, np.shape(values[-1])[:2]
+    batch, length = np.shape(values[-1])[:2]
     lens = np.full((batch,), length, np.int64) if sequence_lens is None else sequence_lens
+    lens = concrete(lens) if body.concrete else lens
+    check_range(lens, length, "sequence_lens")
     flags = directions or (0,) * num_scan_inputs
     if body.concrete:
-        counts = concrete(lens)
         rows = [
-            _run_sequence([v[k] for v in values], counts[k], flags, body.at(k))
-            for k in range(batch)
+            _run_sequence([v[k] for v in values], lens[k], flags, body.at(k)) for k in range(batch)
         ]
         return tuple(map(_stack, zip(*rows, strict=True)))
-
-    def sequence(element: Any, count: Any, *args: Any) -> tuple[Any, ...]:
-        def step(carried: Any, number: Any) -> Any:
-            # Beyond the end the body runs on the last slice again, so that it stays differentiable.
-            places = [jnp.clip(count - 1 - number if f else number, 0, count - 1) for f in flags]
-            slices = [
-                jnp.take(v, p.astype(np.int32), axis=0, mode="clip")
-                for v, p in zip(args[states:], places, strict=True)
-            ]
-            now = body.at(element).at(number)
-            outputs = _traced(now(*carried, *_as_declared(body, slices, states)))
-            before = [*carried, *map(jnp.zeros_like, outputs[states:])]
-            kept = [jnp.where(number < count, o, b) for o, b in zip(outputs, before, strict=True)]
-            return kept[:states], kept[states:]
-
-        numbers = jnp.arange(length, dtype=np.int64)
-        last, stacked = lax.scan(step, [*args[:states]], numbers)
-        return (*last, *stacked)
-
+    sequence = functools.partial(_sequence, flags=flags, length=length, body=body)
     return jax.vmap(sequence)(jnp.arange(batch), _traced(lens), *_traced(values))
+
+
+def _sequence(
+    element: Any, count: Any, *values: Any, flags: Sequence[int], length: Any, body: Any
+) -> tuple[Any, ...]:
+    """One element of the batch inside of a trace."""
+    states = len(values) - len(flags)
+
+    def step(carried: Any, number: Any) -> Any:
+        # Beyond the end the body runs on the last slice again, so that it stays differentiable.
+        places = [jnp.clip(count - 1 - number if f else number, 0, count - 1) for f in flags]
+        slices = [
+            jnp.take(v, p.astype(np.int32), axis=0, mode="clip")
+            for v, p in zip(values[states:], places, strict=True)
+        ]
+        now = body.at(element).at(number)
+        outputs = _traced(now(*carried, *_as_declared(body, slices, states)))
+        before = [*carried, *map(jnp.zeros_like, outputs[states:])]
+        kept = [jnp.where(number < count, o, b) for o, b in zip(outputs, before, strict=True)]
+        return kept[:states], kept[states:]
+
+    numbers = jnp.arange(length, dtype=np.int64)
+    last, stacked = lax.scan(step, [*values[:states]], numbers)
+    return tuple(undefined(v, outside(count, length)) for v in (*last, *stacked))
 
 
 def _run_sequence(values: Sequence[Any], count: int, flags: Sequence[int], body: Any) -> list[Any]:

@@ -10,7 +10,6 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.known import (
-    is_known,
     is_symbolic,
     lift,
     same_dim,
@@ -23,7 +22,15 @@ from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding
 from jaxonnx.ops._axes import from_front
-from jaxonnx.ops._indices import as_array, checked, count_from_front, int32, with_entries
+from jaxonnx.ops._indices import (
+    as_array,
+    check_range,
+    checked,
+    count_from_front,
+    int32,
+    outside,
+    with_entries,
+)
 from jaxonnx.ops._words import moves_words
 
 __all__ = [
@@ -343,12 +350,7 @@ def _check_lengths(
     shape, lens = np.shape(input), np.shape(sequence_lens)
     if len(shape) < 2 or len(lens) != 1 or not sure_equal(lens[0], shape[batch_axis]):
         raise InvalidModelError(f"sequence_lens {list(lens)} for an input {list(shape)}")
-    if is_known(sequence_lens):
-        extremes = (sequence_lens.min(), sequence_lens.max()) if sequence_lens.size else ()
-        if not all(n >= 0 and sure_at_least(shape[time_axis], int(n)) for n in extremes):
-            raise InvalidModelError(
-                f"sequence_lens are {sequence_lens.tolist()}, expected 0 to {shape[time_axis]}"
-            )
+    check_range(sequence_lens, shape[time_axis], "sequence_lens")
 
 
 @register("ReverseSequence", 10, 28, check=_check_lengths)
@@ -370,6 +372,6 @@ def reverse_sequence(
     lengths = jnp.expand_dims(int32(jnp.asarray(sequence_lens)), 1 - batch_axis)
     times = lax.broadcasted_iota(np.int32, data.shape[:2], time_axis)
     times = jnp.where(times < lengths, lengths - 1 - times, times)
-    times = jnp.where((lengths < 0) | (lengths > count), count, times)
+    times = jnp.where(outside(lengths, count), count, times)
     times = times.reshape(*times.shape, *[1] * (data.ndim - 2))
     return jnp.take_along_axis(data, times, time_axis, mode="fill")

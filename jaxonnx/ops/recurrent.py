@@ -2,17 +2,18 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from jaxonnx.define.known import as_dims, is_known, same_dim, shape_is_symbolic
+from jaxonnx.define.known import same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._axes import same_shape
+from jaxonnx.ops._indices import check_range, outside, undefined
 from jaxonnx.ops.activation import (
     elu,
     hard_sigmoid,
@@ -55,12 +56,13 @@ def rnn(
 
     X is (time, batch, size), states are (directions, batch, hidden), Y is (time, directions,
     batch, hidden); with ``layout`` 1 the batch comes first. Y is in the order of X whatever the
-    direction, and 0 beyond the end of a sequence. Outputs: Y, last H.
+    direction, and 0 beyond the end of a sequence. Outputs: Y, last H. They are NaN for a sequence
+    whose length, computed when the model runs, is not between 0 and the time.
 
     Raises:
         InvalidModelError: if the direction or an activation is unknown, activations are too few,
-            weights do not fit X, the direction and the hidden size, or a known length is longer
-            than the time.
+            weights do not fit X, the direction and the hidden size, or a known length is not
+            between 0 and the time.
     """
     del output_sequence  # opset 1: whether Y is wanted, which the node's outputs say too
     return _layer(
@@ -69,10 +71,7 @@ def rnn(
         (x, w, r, b, sequence_lens),
         [initial_h],
         gates=1,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-        outputs=outputs,
+        form=_Form(direction, hidden_size, layout, outputs),
     )
 
 
@@ -115,10 +114,7 @@ def gru(
         (x, w, r, b, sequence_lens),
         [initial_h],
         gates=3,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-        outputs=outputs,
+        form=_Form(direction, hidden_size, layout, outputs),
     )
 
 
@@ -177,11 +173,8 @@ def lstm(
         (x, w, r, b, sequence_lens),
         [initial_h, initial_c],
         gates=4,
-        peepholes=None if p is None else jnp.asarray(p),
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-        outputs=outputs,
+        peepholes=p,
+        form=_Form(direction, hidden_size, layout, outputs),
     )
 
 
@@ -215,56 +208,76 @@ def _peep(gate: Array, weight: Array | None, c: Array) -> Array:
 _DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
 
 
+class _Form(NamedTuple):
+    """How a layer is asked for: attributes, and the number of outputs."""
+
+    direction: str
+    hidden_size: int | None
+    layout: int
+    outputs: int
+
+
 def _layer(
     cell: Callable[..., Step],
     functions: Sequence[Functions],
     inputs: tuple[Any, ...],
     initial: Sequence[ArrayLike | None],
     *,
-    peepholes: Array | None = None,
     gates: int,
-    direction: str,
-    hidden_size: int | None,
-    layout: int,
-    outputs: int,
+    form: _Form,
+    peepholes: ArrayLike | None = None,
 ) -> Array | tuple[Array, ...]:
     """Y and the last states of a cell over time in each direction."""
     x, w, r = map(jnp.asarray, inputs[:3])
     b, lengths = inputs[3:]
-    backward = _DIRECTIONS.get(direction, [])
-    if not 0 < len(backward) <= len(functions):
-        raise InvalidModelError(
-            f"direction {direction!r} has activations for {len(functions)} directions; expected "
-            f"one of {', '.join(_DIRECTIONS)}, and activations for each"
-        )
-    size = r.shape[-1]
-    if not same_dim(r.shape[0], len(backward)) or hidden_size not in {None, size}:
-        raise InvalidModelError(
-            f"R has shape {r.shape}, but direction is {direction!r} and hidden_size {hidden_size}"
-        )
-    _check_sizes(x, w, r, b, gates * size)
-    swap = (lambda a: jnp.swapaxes(a, 0, 1)) if layout else jnp.asarray
-    x, states = swap(x), [None if s is None else swap(s) for s in initial]
+    backward = _checked_directions(form, functions, r)
+    _check_sizes(x, w, r, b, gates * r.shape[-1])
+    first = (lambda a: jnp.swapaxes(a, 0, 1)) if form.layout else jnp.asarray
+    x, states = first(x), [None if s is None else first(s) for s in initial]
     valid = None
     if lengths is not None:
         _check_lengths(lengths, x)
         valid = (jnp.arange(x.shape[0], dtype=np.int32)[:, None] < lengths)[..., None]
         x = jnp.where(valid, x, 0)  # beyond the end there may be NaN
     b = jnp.zeros((len(backward), 2 * w.shape[1]), x.dtype) if b is None else jnp.asarray(b)
-    ys, lasts = [], []
+    p = [None] * len(backward) if peepholes is None else jnp.asarray(peepholes)
+    runs = []
     for d, reverse in enumerate(backward):
         b_w, b_r = jnp.split(b[d], 2)
         inner = jnp.einsum("tbi,gi->tbg", x, w[d]) + b_w  # one product for all times
-        zero = jnp.zeros_like(inner, shape=(*inner.shape[1:-1], size))
+        zero = jnp.zeros_like(inner, shape=(*inner.shape[1:-1], r.shape[-1]))
         start = tuple(zero if s is None else zero + s[d] for s in states)
-        step = cell(functions[d], r[d].T, b_r, None if peepholes is None else peepholes[d])
-        y, last = _scan(step, inner, valid, start, reverse)
-        ys.append(y)
-        lasts.append(last)
-    y = jnp.stack(ys, axis=1)
-    y = y.transpose(2, 0, 1, 3) if layout else y
-    results = (y, *(swap(jnp.stack(state)) for state in zip(*lasts, strict=True)))
-    return results[:outputs] if outputs > 1 else y
+        runs.append(_scan(cell(functions[d], r[d].T, b_r, p[d]), inner, valid, start, reverse))
+    return _gathered(runs, form, None if lengths is None else outside(lengths, x.shape[0]))
+
+
+def _gathered(
+    runs: Sequence[tuple[Array, tuple[Array, ...]]], form: _Form, wrong: Array | None
+) -> Array | tuple[Array, ...]:
+    """The results of all directions as outputs, NaN for the sequences that are ``wrong``."""
+    ys, lasts = zip(*runs, strict=True)
+    results = [jnp.stack(ys, axis=1), *map(jnp.stack, zip(*lasts, strict=True))]
+    if wrong is not None:
+        results = [undefined(a, wrong[:, None]) for a in results]
+    if form.layout:
+        results = [jnp.moveaxis(a, -2, 0) for a in results]
+    return tuple(results[: form.outputs]) if form.outputs > 1 else results[0]
+
+
+def _checked_directions(form: _Form, functions: Sequence[Functions], r: Array) -> Sequence[bool]:
+    """Whether each direction goes backward; refused if activations or R are not for that many."""
+    backward = _DIRECTIONS.get(form.direction, [])
+    if not 0 < len(backward) <= len(functions):
+        raise InvalidModelError(
+            f"direction {form.direction!r} has activations for {len(functions)} directions; "
+            f"expected one of {', '.join(_DIRECTIONS)}, and activations for each"
+        )
+    if not same_dim(r.shape[0], len(backward)) or form.hidden_size not in {None, r.shape[-1]}:
+        raise InvalidModelError(
+            f"R has shape {r.shape}, but direction is {form.direction!r} and hidden_size "
+            f"{form.hidden_size}"
+        )
+    return backward
 
 
 def _check_sizes(x: Array, w: Array, r: Array, b: ArrayLike | None, rows: int) -> None:
@@ -287,12 +300,7 @@ def _check_lengths(lengths: ArrayLike, x: Array) -> None:
         raise InvalidModelError(
             f"sequence_lens has shape {jnp.shape(lengths)}, expected ({batch},)"
         )
-    if is_known(lengths) and not shape_is_symbolic((times,)):
-        outside = [n for n in as_dims(lengths) if not 0 <= n <= times]
-        if outside:
-            raise InvalidModelError(
-                f"sequence_lens has {outside[0]}, expected lengths in [0, {times}]"
-            )
+    check_range(lengths, times, "sequence_lens")
 
 
 def _scan(

@@ -12,7 +12,7 @@ from jaxonnx.define.known import as_dims, same_dim
 from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._indices import clamp
+from jaxonnx.ops._indices import as_array, check_range, int32, outside, undefined
 from jaxonnx.ops._interpolate import (
     Taps,
     contracted,
@@ -136,6 +136,10 @@ def roi_align(
     ``rois`` ``[m, 4]`` are ``x1, y1, x2, y2`` times ``1 / spatial_scale``. Each bin takes the
     mean, or the maximum, of ``sampling_ratio`` squared samples (0: about one a pixel); a sample
     is a bilinear mean, or the largest of its four weighted corners. Mask R-CNN, arXiv:1703.06870.
+
+    Raises:
+        InvalidModelError: if a mode is unknown, or a known one of ``batch_indices`` names no image;
+            where a traced one names none the region is NaN.
     """
     if mode not in ("avg", "max"):
         raise InvalidModelError(f"mode {mode!r}, expected avg or max")
@@ -153,9 +157,12 @@ def roi_align(
         columns = _corners(box[0], extent[0], output_width, sampling_ratio, data.shape[3])
         return pool(data[image].astype(work), rows, columns)
 
-    images = clamp(jnp.asarray(batch_indices), data.shape[0])
+    last = data.shape[0] - 1
+    check_range(batch_indices, last, "batch_indices")
+    images = jnp.asarray(int32(as_array(batch_indices)))
     each = jax.checkpoint(lambda pair: one(*pair))  # or the derivative would keep every image
-    return lax.map(each, (images, boxes)).astype(data.dtype)
+    pooled = lax.map(each, (images, boxes)).astype(data.dtype)
+    return undefined(pooled, outside(images, last)[:, None, None, None])
 
 
 class _Corners(NamedTuple):

@@ -206,6 +206,101 @@ def test_lengths_beyond_the_end():
     assert_close(y, f32([[3, np.nan], [1, np.nan], [5, np.nan]]))
 
 
+def states(op_type, lens, outputs):
+    """Results of a recurrent layer for three sequences of two steps."""
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op_type]
+    x, w = np.ones((2, 3, 1), np.float32), np.full((1, gates, 1), 0.5, np.float32)
+    function = getattr(ops, snake_case(op_type))
+    return function(x, w, w, None, lens, outputs=outputs)
+
+
+@pytest.mark.parametrize(("op_type", "outputs"), [("RNN", 2), ("GRU", 2), ("LSTM", 3)])
+def test_lengths_of_recurrent_layers(op_type, outputs):
+    wrong = np.array([2, 3, -1], np.int32)
+    with pytest.raises(InvalidModelError, match=r"sequence_lens are \[2, 3, -1\], expected 0 to 2"):
+        states(op_type, wrong, outputs)
+    right = states(op_type, np.array([2, 2, 2], np.int32), outputs)
+    found = jax.jit(lambda lens: states(op_type, lens, outputs))(wrong)
+    for f, r in zip(found, right, strict=True):
+        assert_close(f[..., 0, :], r[..., 0, :])
+        assert np.isnan(f[..., 1:, :]).all()
+
+
+def test_lengths_of_a_recurrent_layer_for_any_time():
+    """A length cannot be refused while the time is not known."""
+    (time,) = jax.export.symbolic_shape("t")
+    w, lens = np.full((1, 1, 1), 0.5, np.float32), np.array([1, 3], np.int32)
+    layer = jax.jit(lambda x: ops.rnn(x, w, w, None, lens))
+    exported = jax.export.export(layer)(jax.ShapeDtypeStruct((time, 2, 1), np.float32))
+    short, long = np.ones((2, 2, 1), np.float32), np.ones((3, 2, 1), np.float32)
+    assert np.isnan(exported.call(short)[:, 0]).all(axis=(0, 2)).tolist() == [False, True]
+    assert_close(exported.call(long), layer(long))
+    with pytest.raises(InvalidModelError, match=r"are \[1, 3\], expected 0 to 2"):
+        layer(short)
+
+
+SCAN = """
+(int64[2] n, KIND[2, 3] x) => (KIND[2] last, KIND[2, 3] all)
+  <KIND[2] s = {0, 0}> {
+  last, all = Scan <num_scan_inputs = 1, body = b (KIND a, KIND v)
+      => (KIND c, KIND d) { c = Add(a, v) d = Identity(c) }> (n, s, x)
+}
+"""
+
+
+@pytest.mark.parametrize("count", [4, -1])
+@pytest.mark.parametrize(("kind", "fill"), [("float", np.nan), ("int64", np.iinfo(np.int64).min)])
+def test_lengths_of_a_scan(kind, fill, count):
+    model = jaxonnx.load(text_model(SCAN.replace("KIND", kind), opset=8))
+    x = np.array([[1, 2, 3], [4, 5, 6]], {"float": np.float32, "int64": np.int64}[kind])
+    last, rows = model(i64([2, count]), x)
+    assert_close(last, np.array([3, fill], x.dtype))
+    assert_close(rows, np.array([[1, 3, 0], [fill] * 3], x.dtype))
+    fixed = jaxonnx.load(
+        text_model(SCAN.replace("KIND", kind), opset=8), constants={"n": i64([2, count])}
+    )
+    with pytest.raises(InvalidModelError, match=rf"are \[2, {count}\], expected 0 to 3"):
+        fixed(x)
+
+
+def test_lengths_of_keys():
+    q, k, v = np.ones((3, 1, 1, 2)), np.ones((3, 1, 2, 2)), np.ones((3, 1, 2, 1))
+
+    def attend(lens):
+        options = {"outputs": 4, "qk_matmul_output_mode": 3}
+        return ops.attention(q, k, v, None, None, None, lens, **options)
+
+    with pytest.raises(
+        InvalidModelError, match=r"nonpad_kv_seqlen are \[2, 3, -1\], expected 0 to"
+    ):
+        attend(i64([2, 3, -1]))
+    y, _, _, weights = jax.jit(attend)(i64([2, 3, -1]))
+    assert_close(y, f32([1, np.nan, np.nan]).reshape(3, 1, 1, 1))
+    assert_close(weights, f32([[0.5] * 2, [np.nan] * 2, [np.nan] * 2]).reshape(3, 1, 1, 2))
+
+
+def test_positions_without_a_row():
+    x, cache = np.ones((1, 1, 3, 2), np.float32), np.eye(2, 1, dtype=np.float32)
+    for wrong in (2, -1, 2**32):
+        with pytest.raises(InvalidModelError, match=r"position_ids are .*, expected 0 to 1"):
+            ops.rotary_embedding(x, cache, cache, i64([[0, 1, wrong]]))
+        nodes = "(float[1, 1, 3, 2] x, int64[1, 3] i) => (float[?] y)"
+        stored = "<float[2, 1] c = {1, 0}>"
+        model = jaxonnx.load(
+            text_model(f"{nodes} {stored} {{ y = RotaryEmbedding(x, c, c, i) }}", opset=23)
+        )
+        y = model(x, i64([[0, 1, wrong]]))
+        assert_close(y, f32([[[[0, 2], [0, 0], [np.nan, np.nan]]]]))
+
+
+def test_regions_of_no_image():
+    x, rois = np.ones((2, 1, 2, 2), np.float32), f32([[0, 0, 2, 2]] * 3)
+    with pytest.raises(InvalidModelError, match=r"batch_indices are \[1, 2, -1\], expected 0 to 1"):
+        ops.roi_align(x, rois, i64([1, 2, -1]))
+    y = jax.jit(ops.roi_align)(x, rois, i64([1, 2, -1]))
+    assert_close(y[:, 0, 0, 0], f32([1, np.nan, np.nan]))
+
+
 def test_gather_nd_of_strings_in_batches():
     words = strings(["a", "b"], ["c", "d"])
     (y,) = run_node("GatherND", [words, i64([[1], [0]])], opset=12, batch_dims=1)
