@@ -165,7 +165,8 @@ def _signature(
     unused = {*schema.attributes} - {*kept, *names}
     if unused or {*fixed} & {*kept}:
         raise ValueError(f"{newer.op_type}: what becomes of the attributes {sorted(unused)}?")
-    given = [p for n, p in newer.parameters.items() if n in GIVEN_BY_US]
+    by_us = GIVEN_BY_US.difference(newer.inputs)
+    given = [p for n, p in newer.parameters.items() if n in by_us]
     keywords = [*own, *(_kept(newer.parameters[n], schema.attributes[n]) for n in kept), *given]
     return inspect.Signature([*positional, *keywords]), names
 

@@ -12,7 +12,7 @@ from jaxonnx.define.known import as_dims, same_dim
 from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._indices import as_array, check_range, int32, outside, undefined
+from jaxonnx.ops._indices import as_array, checked, count_from_front, outside, undefined
 from jaxonnx.ops._interpolate import (
     Taps,
     contracted,
@@ -139,7 +139,7 @@ def roi_align(
 
     Raises:
         InvalidModelError: if a mode is unknown, or a known one of ``batch_indices`` names no image;
-            where a traced one names none the region is NaN.
+            where a traced one names none the region is NaN. Negative ones count from the end.
     """
     if mode not in ("avg", "max"):
         raise InvalidModelError(f"mode {mode!r}, expected avg or max")
@@ -157,12 +157,10 @@ def roi_align(
         columns = _corners(box[0], extent[0], output_width, sampling_ratio, data.shape[3])
         return pool(data[image].astype(work), rows, columns)
 
-    last = data.shape[0] - 1
-    check_range(batch_indices, last, "batch_indices")
-    images = jnp.asarray(int32(as_array(batch_indices)))
+    images = count_from_front(checked(as_array(batch_indices), data.shape[0]), data.shape[0])
     each = jax.checkpoint(lambda pair: one(*pair))  # or the derivative would keep every image
     pooled = lax.map(each, (images, boxes)).astype(data.dtype)
-    return undefined(pooled, outside(images, last)[:, None, None, None])
+    return undefined(pooled, outside(images, data.shape[0] - 1)[:, None, None, None])
 
 
 class _Corners(NamedTuple):
