@@ -58,6 +58,32 @@ def test_stretches_are_compiled_once_per_shape():
     assert model._program.executor.whole.compilations == 0
 
 
+def test_strings_are_followed_into_and_out_of_a_scan_of_opset_8():
+    text = """(float[B] s, string[B, T] x) => (float[B] y, string[B, T] all) {
+        last, all = Scan <num_scan_inputs = 1, body = b (float a, string v)
+            => (float c, string d) { c = Identity(a) d = Identity(v) }> ("", s, x)
+        y = Neg(last)
+    }"""
+    model = load(text, opset=8)
+    assert phases(model) == "(Scan) | Neg"
+    y, words = model(f32([2]), np.array([["a", "b"]], np.dtypes.StringDType()))
+    assert_close(y, f32([-2]))
+    assert words.tolist() == [["a", "b"]]
+
+
+def test_strings_are_followed_through_sequences():
+    text = """(string[N] x, float[N] v) => (string[N] y, float[N] w) <int64 one = {1}> {
+        words = SequenceConstruct(x, x)
+        y = SequenceAt(words, one)
+        numbers = SequenceConstruct(v, v)
+        w = SequenceAt(numbers, one)
+    }"""
+    model = load(text)
+    host = [p for p in model._program.executor.phases if not p.compiled]
+    assert [n.op_type for p in host for n in p.graph.nodes] == ["SequenceConstruct", "SequenceAt"]
+    assert model(np.array(["a"], np.dtypes.StringDType()), f32([1])).y.tolist() == ["a"]
+
+
 def test_new_parameters_compile_nothing():
     model = load(POSITIVE, trainable=["w"])
     model(X)

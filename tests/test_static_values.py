@@ -235,6 +235,24 @@ def test_constant_nodes_of_more_than_a_few_numbers_are_parameters():
     assert list(model.params) == ["weight"]
 
 
+def test_one_float_among_shape_arithmetic_is_no_data():
+    model = jaxonnx.load(
+        make(
+            [
+                ("Cast", ["n"], ["real"], {"to": FLOAT}),
+                ("Mul", ["real", "half"], ["halved"], {}),
+                ("Cast", ["halved"], ["size"], {"to": INT64}),
+                ("ConstantOfShape", ["size"], ["y"], {}),
+            ],
+            [("n", INT64, [1])],
+            [("y", FLOAT)],
+            {"half": np.float32(0.5)},
+        )
+    )
+    assert model.static_inputs == ("n",)
+    assert model(np.array([6])).shape == (3,)
+
+
 def test_an_operand_found_in_data_does_not_make_the_data_static():
     model = jaxonnx.load(
         make(

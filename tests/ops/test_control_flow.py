@@ -280,6 +280,7 @@ def test_a_declared_bound_pads_scan_outputs():
     assert model._program.executor.whole.compilations == 1
     padded = jax.jit(lambda x: model(x, i64(1), True))(X)
     assert padded[2].values.tolist() == [0, -1, -1, -1]
+    assert model(X / 8, i64(4), True)[2].tolist() == [0, 1, 2, 3]  # as many as the bound
     with pytest.raises(DataDependentShapeError, match="there are 5 results"):
         model(X / 8, i64(9), True)
 

@@ -51,6 +51,8 @@ def test_range_in_half_precision_counts_beyond_2048():
     inputs = [scalar(v, np.float16) for v in (0, 2056, 1)]
     (y,) = run_node("Range", inputs, opset=27)
     assert_close(y, np.arange(2056).astype(np.float16))
+    (y,) = run_node("Range", [scalar(v, np.float16) for v in (1, 2056, 1)], opset=27)
+    assert_close(y, np.arange(1, 2056).astype(np.float16))
 
 
 def test_range_refuses_a_step_of_0():

@@ -202,6 +202,22 @@ def test_layer_normalization_statistics_have_the_stash_type():
     assert mean.dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.parametrize("version", [("LayerNormalization", 17), ("GroupNormalization", 21)])
+def test_statistics_in_double_of_single_precision(version):
+    """In single precision 1e8 + 1 is 1e8, and the mean 0.25."""
+    x, one = f32([[1e8, 1, -1e8, 1]]), f32([1, 1, 1, 1])
+    op_type, opset = version
+    groups = {"num_groups": 1} if op_type == "GroupNormalization" else {}
+    inputs, options = [x, one, 0 * one], {"opset": opset, "stash_type": 11, **groups}
+    y = helpers.run_node(op_type, inputs, **options)[0]
+    wide = x.astype(np.float64)
+    expected = (wide - 0.5) / np.sqrt(wide.var() + 1e-5)
+    helpers.assert_close(y, expected.astype(np.float32), scale=1e-2)
+    if op_type == "LayerNormalization":
+        mean = helpers.run_node(op_type, inputs, outputs=2, **options)[1]
+        helpers.assert_close(mean, np.array([[0.5]]))
+
+
 def test_rms_normalization():
     x = f32([[1, 7], [0, 0]])  # root mean square 5
     options = {"opset": 23, "axis": -1, "epsilon": 0.0}
