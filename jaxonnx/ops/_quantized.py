@@ -13,15 +13,14 @@ from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import broadcasts_to, same_dim, shape_is_symbolic, xp
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 from jaxonnx.ops._axes import from_front
-from jaxonnx.ops.casting import cast
+from jaxonnx.ops.casting import NOT_IN_XLA, cast
 from jaxonnx.ops.matmul import matmul
 
 _SINGLE = np.dtype(np.float32)
 _INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")
-_NO_XLA = ("float6_e2m3fn", "float6_e3m2fn")
 _FLOATS = (
     *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
-    *("float4_e2m1fn", *_NO_XLA),
+    *("float4_e2m1fn", *NOT_IN_XLA),
 )
 
 
@@ -169,7 +168,7 @@ def round_saturate(values: Any, zero_point: Any, dtype: np.dtype, *, saturate: i
         UnsupportedOpError: if traced values are to become a type that XLA does not have.
     """
     np_ = xp(values, zero_point)
-    if np_ is jnp and dtype.name in _NO_XLA:
+    if np_ is jnp and dtype.name in NOT_IN_XLA:
         raise UnsupportedOpError(f"XLA does not compute with {dtype.name}")
     shift = 0 if zero_point is None else zero_point.astype(values.dtype)
     if dtype.name in _INTEGERS:

@@ -11,9 +11,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import STRING, dtype_of
-from jaxonnx.define.known import concrete, is_symbolic, lift, xp
+from jaxonnx.define.known import concrete, is_symbolic, lift, x64_enabled, xp
 from jaxonnx.define.registry import register
-from jaxonnx.errors import InvalidModelError
+from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
 __all__ = ["bit_cast", "cast", "cast_like"]
 
@@ -31,6 +31,7 @@ def cast(
 
     Raises:
         InvalidModelError: if ``to`` is no element type.
+        UnsupportedOpError: if traced values are to become float6, which XLA does not have.
         DataDependentShapeError: if traced values are to become strings.
     """
     dtype = _target(to)
@@ -43,15 +44,23 @@ def cast(
         return _to_text(concrete(values))
     if values.dtype == STRING:
         return _from_text(values, dtype, saturate, round_mode)
+    with np.errstate(invalid="ignore", over="ignore"):  # what is out of range is no fault
+        return _converted(values, dtype, saturate, round_mode)
+
+
+def _converted(values: Any, dtype: np.dtype, saturate: int, round_mode: str) -> Array:
+    """Numbers as numbers of another type."""
     if dtype.kind == "b":
-        return values != 0
+        return values if values.dtype == dtype else values != 0
+    if dtype.name in NOT_IN_XLA and xp(values) is jnp:
+        raise UnsupportedOpError(f"XLA does not compute with {dtype.name}")
     if dtype == ml_dtypes.float8_e8m0fnu:
         return _to_e8m0(values, saturate, round_mode)
     if dtype.name.startswith("float8") and saturate:
         most = ml_dtypes.finfo(dtype).max
         wide = values.astype(np.float32) if values.dtype != np.float64 else values
         values = xp(values).clip(wide, -np.asarray(most, wide.dtype), np.asarray(most, wide.dtype))
-    if dtype.name == "float4_e2m1fn":
+    if {dtype.name, values.dtype.name} & _BY_SINGLE:
         values = values.astype(np.float32)
     if dtype.name in _NARROW and values.dtype.kind not in "iu":
         values = values.astype(np.int32)  # then the high bits go, where XLA would saturate
@@ -68,7 +77,8 @@ def _spell(value: Any) -> str:
         return str(int(value))
     if not np.isfinite(value):
         return "NaN" if np.isnan(value) else "INF" if value > 0 else "-INF"
-    return np.format_float_positional(float(str(value)), trim="-")
+    exact = value.dtype == ml_dtypes.float8_e8m0fnu  # the next power of two is for what is above
+    return np.format_float_positional(float(value if exact else str(value)), trim="-")
 
 
 def _from_text(values: np.ndarray, dtype: np.dtype, saturate: int, round_mode: str) -> Array:
@@ -88,6 +98,10 @@ def _integer(text: str) -> int:
     except ValueError:
         return int(float(text))
 
+
+NOT_IN_XLA = ("float6_e2m3fn", "float6_e3m2fn")
+_BY_SINGLE = {"float4_e2m1fn", "float8_e8m0fnu", *NOT_IN_XLA}
+"""Types that NumPy converts to few others; XLA makes 32767 of a 6 in float4 as int16."""
 
 _NARROW = ("int2", "uint2", "int4", "uint4")
 
@@ -113,7 +127,8 @@ def cast_1(input: ArrayLike, /, *, to: str) -> Array:
 def _to_e8m0(values: Any, saturate: int, round_mode: str) -> Array:
     """Powers of two without sign or zero, as microscaling formats use for scales."""
     np_ = xp(values)
-    wide = values.astype(np.float32)
+    long = values.dtype.itemsize >= 4 and values.dtype != np.float32
+    wide = values.astype(np.float64 if long and (np_ is np or x64_enabled()) else np.float32)
     mantissa, exponent = np_.frexp(wide)  # wide = mantissa * 2**exponent, mantissa in [0.5, 1)
     modes = {"up": mantissa > 0.5, "down": False, "nearest": mantissa >= 0.75}
     if round_mode not in modes:
