@@ -1,20 +1,10 @@
-"""The types to compute pixels in."""
+"""What a computed pixel is stored as."""
 
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-
-_SINGLE = 4
-"""The bytes of a single."""
-
-
-def work_dtype(dtype: Any) -> Any:
-    """The dtype to interpolate in: at least single, for large integers what JAX has of double."""
-    if jnp.issubdtype(dtype, jnp.inexact):
-        return dtype if dtype.itemsize >= _SINGLE else np.dtype(np.float32)
-    return np.dtype(np.float32) if dtype.itemsize < _SINGLE else jnp.result_type(float)
 
 
 def saturated(x: Array, dtype: Any) -> Array:

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding, _softmax
@@ -138,10 +139,7 @@ def selu(
     return gamma * elu(x, alpha=alpha)
 
 
-@register("Selu", 1, elementwise=True)
-def selu_1(x: ArrayLike, /, *, alpha: float = 1.6732, gamma: float = 1.0507) -> Array:
-    """Selu with the rounded constants of its first version."""
-    return selu(x, alpha=alpha, gamma=gamma)
+selu_1 = older(selu, 1)
 
 
 def _celu_tangent(dx: Any, x: Any, *, alpha: float) -> Array:

@@ -16,6 +16,7 @@ from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._indices import as_array, check_range, int32, outside, undefined, with_entries
+from jaxonnx.ops._precision import wide
 from jaxonnx.ops._softmax import softmax
 
 __all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"]
@@ -180,8 +181,8 @@ def _grouped(x: Array, kv_heads: int) -> Array:
 
 def _weighted(weights: Array, v: Array) -> Array:
     """``weights @ V``, (batch, q heads, queries, v size), in the dtype of ``weights``."""
-    wide = np.promote_types(weights.dtype, v.dtype)
-    y = _grouped(weights, v.shape[1]).astype(wide) @ v.astype(wide)
+    both = np.promote_types(weights.dtype, v.dtype)
+    y = _grouped(weights, v.shape[1]).astype(both) @ v.astype(both)
     return y.reshape(*weights.shape[:3], v.shape[-1]).astype(weights.dtype)
 
 
@@ -254,7 +255,7 @@ def flex_attention(
         InvalidModelError: if the kv heads do not divide the q heads.
     """
     q, k, v = jnp.asarray(q), jnp.asarray(k), jnp.asarray(v)
-    precise = np.promote_types(q.dtype, np.float32)
+    precise = wide(q.dtype)
     precise = precise if softmax_precision is None else dtype_of(softmax_precision)
     scores = _scores(q, k, 1 / math.sqrt(q.shape[-1]) if scale is None else scale).astype(precise)
     if score_mod is not None:
@@ -357,10 +358,10 @@ def linear_attention(
     del chunk_size  # a hint
     _check_rule(update_rule, decay, beta)
     dtype = jnp.asarray(query).dtype
-    wide = np.promote_types(dtype, np.float32)
+    work = wide(dtype)
 
     def by_time(x: Any, heads: int) -> Array:  # (sequence, batch, heads, size)
-        return _unpacked(jnp.asarray(x), heads).astype(wide).swapaxes(0, 1)
+        return _unpacked(jnp.asarray(x), heads).astype(work).swapaxes(0, 1)
 
     q, k, v = by_time(query, q_num_heads), by_time(key, kv_num_heads), by_time(value, kv_num_heads)
     g = None if decay is None else by_time(decay, kv_num_heads)
@@ -368,7 +369,7 @@ def linear_attention(
     start, kept = jnp.zeros_like(k, shape=(*k.shape[1:], v.shape[-1])), dtype
     if past_state is not None:
         kept = jnp.asarray(past_state).dtype
-        start = start + jnp.asarray(past_state).astype(wide)
+        start = start + jnp.asarray(past_state).astype(work)
     state, read = lax.scan(_linear_step, start, (q, k, v, g, b))
     read = read.reshape(*read.shape[:2], q_num_heads * v.shape[-1]).swapaxes(0, 1)
     read = (scale or 1 / math.sqrt(q.shape[-1])) * read

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import STRING, dtype_of
 from jaxonnx.define.known import concrete, is_symbolic, lift, x64_enabled, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
@@ -106,16 +107,10 @@ _BY_SINGLE = {"float4_e2m1fn", "float8_e8m0fnu", *NOT_IN_XLA}
 _NARROW = ("int2", "uint2", "int4", "uint4")
 
 
-@register("Cast", 19, 21, 23, symbolic=True, elementwise=True, moves=True)
-def cast_19(input: ArrayLike, /, *, to: int | np.dtype, saturate: int = 1) -> Array:
-    """``input`` converted to the ONNX element type ``to``."""
-    return cast(input, to=to, saturate=saturate)
+cast_19 = older(cast, 19, 21, 23)
 
 
-@register("Cast", 6, 9, 13, symbolic=True, elementwise=True, moves=True)
-def cast_6(input: ArrayLike, /, *, to: int | np.dtype) -> Array:
-    """``input`` converted to the ONNX element type ``to``."""
-    return cast(input, to=to)
+cast_6 = older(cast, 6, 9, 13)
 
 
 @register("Cast", 1, symbolic=True, elementwise=True, moves=True)
@@ -154,16 +149,10 @@ def cast_like(
     return cast(input, to=_dtype(target_type), saturate=saturate, round_mode=round_mode)
 
 
-@register("CastLike", 19, 21, 23, elementwise=True, moves=True)
-def cast_like_19(input: ArrayLike, target_type: ArrayLike, /, *, saturate: int = 1) -> Array:
-    """``input`` converted to the dtype of ``target_type``."""
-    return cast(input, to=_dtype(target_type), saturate=saturate)
+cast_like_19 = older(cast_like, 19, 21, 23)
 
 
-@register("CastLike", 15, elementwise=True, moves=True)
-def cast_like_15(input: ArrayLike, target_type: ArrayLike, /) -> Array:
-    """``input`` converted to the dtype of ``target_type``."""
-    return cast(input, to=_dtype(target_type))
+cast_like_15 = older(cast_like, 15)
 
 
 def _target(to: Any) -> np.dtype:

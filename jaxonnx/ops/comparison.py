@@ -5,8 +5,9 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define import known
 from jaxonnx.define.known import xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
-from jaxonnx.ops._legacy import align
+from jaxonnx.ops._legacy import aligned
 
 __all__ = [
     "and_",
@@ -30,10 +31,7 @@ def equal(a: ArrayLike, b: ArrayLike, /) -> Array:
     return known.equal(a, b)
 
 
-@register("Equal", 1, symbolic=True, elementwise=True)
-def equal_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a == b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return equal(a, align(a, b, axis, broadcast))
+equal_1 = older(equal, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Less", 7, 9, 13, symbolic=True, elementwise=True)
@@ -42,10 +40,7 @@ def less(a: ArrayLike, b: ArrayLike, /) -> Array:
     return known.less(a, b)
 
 
-@register("Less", 1, elementwise=True)
-def less_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a < b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return less(a, align(a, b, axis, broadcast))
+less_1 = older(less, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Greater", 7, 9, 13, symbolic=True, elementwise=True)
@@ -54,12 +49,7 @@ def greater(a: ArrayLike, b: ArrayLike, /) -> Array:
     return known.less(b, a)
 
 
-@register("Greater", 1, elementwise=True)
-def greater_1(
-    a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0
-) -> Array:
-    """``a > b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return greater(a, align(a, b, axis, broadcast))
+greater_1 = older(greater, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("LessOrEqual", 12, 16, symbolic=True, elementwise=True)
@@ -80,10 +70,7 @@ def and_(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).logical_and(a, b)
 
 
-@register("And", 1, elementwise=True)
-def and_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """Whether both are true, ``b`` aligned with ``a`` from ``axis`` on."""
-    return and_(a, align(a, b, axis, broadcast))
+and_1 = older(and_, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Or", 7, elementwise=True)
@@ -92,10 +79,7 @@ def or_(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).logical_or(a, b)
 
 
-@register("Or", 1, elementwise=True)
-def or_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """Whether one or both are true, ``b`` aligned with ``a`` from ``axis`` on."""
-    return or_(a, align(a, b, axis, broadcast))
+or_1 = older(or_, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Xor", 7, elementwise=True)
@@ -104,10 +88,7 @@ def xor(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).logical_xor(a, b)
 
 
-@register("Xor", 1, elementwise=True)
-def xor_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """Whether exactly one is true, ``b`` aligned with ``a`` from ``axis`` on."""
-    return xor(a, align(a, b, axis, broadcast))
+xor_1 = older(xor, 1, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Not", 1, elementwise=True)

@@ -15,8 +15,10 @@ from jaxonnx.define.known import (
     shape_is_symbolic,
     sure_at_least,
 )
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._precision import wide
 
 __all__ = ["constant_of_shape", "range"]
 
@@ -64,22 +66,13 @@ def range(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /, *, stash_type
     count = core.max_dim(count, 0)
     if shape_is_symbolic([first, step, count]):
         return jnp.asarray(first, dtype) + lax.iota(dtype, count) * jnp.asarray(step, dtype)
-    wide = dtype if dtype.itemsize >= 4 or not exact else np.dtype(np.float32)
-    module = _module((count,), wide)
-    steps = module.arange(count).astype(wide) * np.asarray(step, wide)
-    return (np.asarray(first, wide) + steps).astype(dtype)
+    work = wide(dtype) if exact else dtype
+    module = _module((count,), work)
+    steps = module.arange(count).astype(work) * np.asarray(step, work)
+    return (np.asarray(first, work) + steps).astype(dtype)
 
 
-@register(
-    "Range",
-    11,
-    static=["start", "limit", "delta"],
-    symbolic=True,
-    settings=["start", "limit", "delta"],
-)
-def range_11(start: ArrayLike, limit: ArrayLike, delta: ArrayLike, /) -> Array:
-    """``start + k * delta`` for every k that stays before ``limit``."""
-    return range(start, limit, delta)
+range_11 = older(range, 11)
 
 
 def _as_number(value: Any) -> Any:

@@ -7,6 +7,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.known import as_dims, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding
@@ -82,10 +83,7 @@ def arg_max(
     return _index_of("argmax", data, axis, keepdims, select_last_index)
 
 
-@register("ArgMax", 1, 11, padding=_padding.arg_max, searches=True)
-def arg_max_1(data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1) -> Array:
-    """The index of the first maximum along ``axis``."""
-    return arg_max(data, axis=axis, keepdims=keepdims)
+arg_max_1 = older(arg_max, 1, 11)
 
 
 @register("ArgMin", 12, 13, padding=_padding.arg_min, searches=True)
@@ -100,7 +98,4 @@ def arg_min(
     return _index_of("argmin", data, axis, keepdims, select_last_index)
 
 
-@register("ArgMin", 1, 11, padding=_padding.arg_min, searches=True)
-def arg_min_1(data: ArrayLike, /, *, axis: int = 0, keepdims: int = 1) -> Array:
-    """The index of the first minimum along ``axis``."""
-    return arg_min(data, axis=axis, keepdims=keepdims)
+arg_min_1 = older(arg_min, 1, 11)

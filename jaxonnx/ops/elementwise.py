@@ -11,9 +11,10 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import is_symbolic, less, lift, maximum, minimum, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._legacy import align
+from jaxonnx.ops._legacy import aligned
 from jaxonnx.ops._precision import widened
 
 __all__ = [
@@ -48,10 +49,7 @@ def add(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).add(a, b)
 
 
-@register("Add", 1, 6, symbolic=True, elementwise=True)
-def add_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a + b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return add(a, align(a, b, axis, broadcast))
+add_1 = older(add, 1, 6, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Sub", 7, 13, 14, symbolic=True, elementwise=True)
@@ -60,10 +58,7 @@ def sub(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).subtract(a, b)
 
 
-@register("Sub", 1, 6, symbolic=True, elementwise=True)
-def sub_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a - b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return sub(a, align(a, b, axis, broadcast))
+sub_1 = older(sub, 1, 6, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Mul", 7, 13, 14, symbolic=True, elementwise=True)
@@ -72,10 +67,7 @@ def mul(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).multiply(a, b)
 
 
-@register("Mul", 1, 6, symbolic=True, elementwise=True)
-def mul_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a * b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return mul(a, align(a, b, axis, broadcast))
+mul_1 = older(mul, 1, 6, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 @register("Div", 7, 13, 14, symbolic=True, elementwise=True)
@@ -88,10 +80,7 @@ def div(a: ArrayLike, b: ArrayLike, /) -> Array:
     return xp(a, b).true_divide(a, b)
 
 
-@register("Div", 1, 6, symbolic=True, elementwise=True)
-def div_1(a: ArrayLike, b: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``a / b``, ``b`` aligned with ``a`` from ``axis`` on."""
-    return div(a, align(a, b, axis, broadcast))
+div_1 = older(div, 1, 6, inputs=aligned, note="``b`` is aligned with ``a`` from ``axis`` on.")
 
 
 def _is_integer(*values: Any) -> bool:
@@ -192,10 +181,7 @@ def _power_of_integers(x: Any, y: Any) -> Any:
     return m.where((y < 0) & (m.abs(x) != 1), m.zeros_like(x), m.power(x, exponent))
 
 
-@register("Pow", 1, elementwise=True, settings=["y"])
-def pow_1(x: ArrayLike, y: ArrayLike, /, *, axis: int | None = None, broadcast: int = 0) -> Array:
-    """``x ** y``, ``y`` aligned with ``x`` from ``axis`` on."""
-    return pow(x, align(x, y, axis, broadcast))
+pow_1 = older(pow, 1, inputs=aligned, note="``y`` is aligned with ``x`` from ``axis`` on.")
 
 
 def _tied(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxonnx.define.known import shape_is_symbolic
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._indices import as_array
@@ -41,10 +42,7 @@ def depth_to_space(input: ArrayLike, /, *, blocksize: int, mode: str = "DCR") ->
     return pixels.reshape(split).transpose(order).reshape(n, c, h * s, w * s)
 
 
-@register("DepthToSpace", 1)
-def depth_to_space_1(input: ArrayLike, /, *, blocksize: int) -> Array:
-    """DepthToSpace where the position in a block varies slower than the channel."""
-    return depth_to_space(input, blocksize=blocksize)
+depth_to_space_1 = older(depth_to_space, 1)
 
 
 @register("SpaceToDepth", 28)
@@ -58,7 +56,4 @@ def space_to_depth(input: ArrayLike, /, *, blocksize: int, mode: str = "DCR") ->
     return blocks.reshape(n, s * s * c, h, w)
 
 
-@register("SpaceToDepth", 1, 13)
-def space_to_depth_1(input: ArrayLike, /, *, blocksize: int) -> Array:
-    """SpaceToDepth where the position in a block varies slower than the channel."""
-    return space_to_depth(input, blocksize=blocksize)
+space_to_depth_1 = older(space_to_depth, 1, 13)

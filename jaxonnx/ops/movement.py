@@ -19,6 +19,7 @@ from jaxonnx.define.known import (
     sure_equal,
     xp,
 )
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding
@@ -70,10 +71,7 @@ def shape(data: ArrayLike, /, *, start: int = 0, end: int | None = None) -> np.n
     return dimensions(dims[first:last])
 
 
-@register("Shape", 1, 13, symbolic=True, padding=_padding.shape, reads_shapes=True)
-def shape_1(data: ArrayLike, /) -> np.ndarray:
-    """The sizes of all dimensions: always a known 1-d int64 array."""
-    return dimensions(np.shape(data))
+shape_1 = older(shape, 1, 13)
 
 
 @register("Size", 1, 13, 19, 21, 23, 24, 25, symbolic=True, reads_shapes=True)
@@ -136,16 +134,10 @@ def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
     )
 
 
-@register("Reshape", 5, 13, static=["shape"], symbolic=True, padding=_padding.reshape, moves=True)
-def reshape_5(data: ArrayLike, shape: ArrayLike, /) -> Array:
-    """Reshape where -1 is inferred and 0 copies the input's size."""
-    return reshape(data, shape)
+reshape_5 = older(reshape, 5, 13)
 
 
-@register("Reshape", 1, symbolic=True, padding=_padding.reshape, moves=True)
-def reshape_1(data: ArrayLike, /, *, shape: Sequence[int] | None = None) -> Array:
-    """Reshape by an attribute, where -1 is inferred and 0 copies the input's size."""
-    return reshape(data, np.array(shape or (), np.int64))
+reshape_1 = older(reshape, 1, convert={"shape": lambda shape: shape or ()})
 
 
 @register("Flatten", 11, 13, 21, 23, 24, 25, moves=True)
@@ -215,10 +207,7 @@ def squeeze(data: ArrayLike, axes: ArrayLike | None = None, /) -> Array:
     return xp(data).squeeze(data, chosen)
 
 
-@register("Squeeze", 1, 11, symbolic=True, padding=_padding.squeeze, moves=True)
-def squeeze_1(data: ArrayLike, /, *, axes: Sequence[int] | None = None) -> Array:
-    """Without the dimensions ``axes`` of size 1, by default all of size 1."""
-    return squeeze(data, None if axes is None else np.array(axes))
+squeeze_1 = older(squeeze, 1, 11)
 
 
 @register(
@@ -243,10 +232,7 @@ def unsqueeze(data: ArrayLike, axes: ArrayLike, /) -> Array:
     return xp(data).expand_dims(data, all_from_front(positions, np.ndim(data) + len(positions)))
 
 
-@register("Unsqueeze", 1, 11, symbolic=True, padding=_padding.unsqueeze, moves=True)
-def unsqueeze_1(data: ArrayLike, /, *, axes: Sequence[int]) -> Array:
-    """With new dimensions of size 1 at the positions ``axes`` of the result."""
-    return unsqueeze(data, np.array(axes))
+unsqueeze_1 = older(unsqueeze, 1, 11)
 
 
 @register("Concat", 4, 11, 13, symbolic=True, padding=_padding.concat)
@@ -260,10 +246,12 @@ def concat(*inputs: ArrayLike, axis: int) -> Array:
     return xp(*inputs).concatenate(inputs, axis=axis)
 
 
-@register("Concat", 1, symbolic=True, padding=_padding.concat)
-def concat_1(*inputs: ArrayLike, axis: int | None = None) -> Array:
-    """Joined along ``axis``, by default 1."""
-    return concat(*inputs, axis=1 if axis is None else axis)
+concat_1 = older(
+    concat,
+    1,
+    convert={"axis": lambda axis: 1 if axis is None else axis},
+    note="If absent ``axis`` is 1.",
+)
 
 
 def check_joinable(inputs: Sequence[Any], axis: int) -> None:

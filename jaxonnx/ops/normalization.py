@@ -13,6 +13,7 @@ from jaxonnx.define.known import same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._axes import from_front, per_channel
+from jaxonnx.ops._precision import widened, widened_alike
 
 __all__ = [
     "batch_normalization",
@@ -26,13 +27,6 @@ __all__ = [
 ]
 
 EPSILON = 9.999999747378752e-06  # the schemas' 1e-5, which is single precision
-
-
-def _wide(*arrays: Any) -> list[Array]:
-    """The arrays in the precision of statistics: double if one of them is, else single."""
-    arrays = tuple(map(jnp.asarray, arrays))
-    double = any(a.dtype == np.float64 for a in arrays)
-    return [a.astype(np.float64 if double else np.float32) for a in arrays]
 
 
 def _moments(x: Array, axes: Sequence[int]) -> tuple[Array, Array]:
@@ -171,7 +165,7 @@ def _batch_norm(
     for name, value in zip(("scale", "B", "mean", "var"), given, strict=True):
         if value.ndim != len(shape) or not all(map(same_dim, value.shape, shape)):
             raise InvalidModelError(f"{name} has shape {value.shape}, expected {shape}")
-    wide, *wides = _wide(x, *given)
+    wide, *wides = widened_alike(x, *given)
     scale, b, mean, var = (
         v.reshape(*shape, *[1] * (x.ndim - 1 - len(shape))) if x.ndim > 1 else v for v in wides
     )
@@ -198,7 +192,7 @@ def instance_normalization(
         InvalidModelError: if ``scale`` or ``b`` has not C elements.
     """
     x = jnp.asarray(input)
-    wide, scale, b = _wide(x, per_channel("scale", scale, x), per_channel("B", b, x))
+    wide, scale, b = widened_alike(x, per_channel("scale", scale, x), per_channel("B", b, x))
     return (_standardized(wide, range(2, x.ndim), epsilon) * scale + b).astype(x.dtype)
 
 
@@ -253,7 +247,7 @@ def group_normalization_18(
             ``bias`` has not ``num_groups`` elements.
     """
     x = jnp.asarray(x)
-    groups, *parameters = _wide(
+    groups, *parameters = widened_alike(
         _grouped(x, num_groups),
         per_channel("scale", scale, x, num_groups),
         per_channel("bias", bias, x, num_groups),
@@ -349,7 +343,7 @@ def lrn(
     above. Alex Krizhevsky et al., ImageNet Classification with Deep Convolutional Neural Networks.
     """
     x = jnp.asarray(x)
-    (wide,) = _wide(x)
+    wide = widened(jnp.asarray(x))
     rest = (1,) * (x.ndim - 2)
     window, pads = (1, size, *rest), ((0, 0), ((size - 1) // 2, size // 2), *((0, 0) for _ in rest))
     total = lax.reduce_window(
@@ -368,7 +362,7 @@ def lp_normalization(input: ArrayLike, /, *, axis: int = -1, p: int = 2) -> Arra
     if p not in (1, 2):
         raise InvalidModelError(f"p is {p}, expected 1 or 2")
     x = jnp.asarray(input)
-    (wide,) = _wide(x)
+    wide = widened(jnp.asarray(x))
     total = jnp.sum(jnp.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
     positive = jnp.where(total > 0, total, 1)
     y = wide / (positive if p == 1 else jnp.sqrt(positive))
@@ -382,7 +376,7 @@ def mean_variance_normalization(x: ArrayLike, /, *, axes: Sequence[int] = (0, 2,
     It divides by the deviation plus 1e-9. Derivative of the deviation at 0: 0.
     """
     x = jnp.asarray(x)
-    (wide,) = _wide(x)
+    wide = widened(jnp.asarray(x))
     mean, variance = _moments(wide, tuple(axes))
     deviation = jnp.where(variance > 0, jnp.sqrt(jnp.where(variance > 0, variance, 1)), 0)
     return ((wide - mean) / (deviation + 1e-9)).astype(x.dtype)

@@ -9,6 +9,7 @@ from jax import Array, core, lax
 from jax.typing import ArrayLike
 
 from jaxonnx.define.known import as_dims, dimensions, lift, same_dim, shape_is_symbolic
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops._axes import all_from_front
@@ -96,34 +97,21 @@ def _entries(places: Array, count: Array, mode: str) -> Array:
     return jnp.minimum(within, period - within) if mode == "reflect" else within
 
 
-@register("Pad", 11, 13, static=["pads"], settings=["constant_value"])
-@moves_words
-def pad_11(
-    data: ArrayLike,
-    pads: ArrayLike,
-    constant_value: ArrayLike | None = None,
-    /,
-    *,
-    mode: str = "constant",
-) -> Array:
-    """Pad of all axes."""
-    return pad(data, pads, constant_value, mode=mode)
+pad_11 = older(pad, 11, 13)
 
 
-@register("Pad", 2)
-def pad_2(
-    data: ArrayLike, /, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0
-) -> Array:
-    """Pad of all axes by amounts that are attributes."""
-    return pad(data, np.array(pads, np.int64), value, mode=mode)
+def _amounts(data: Any, /, *, pads: Sequence[int], value: float = 0.0) -> tuple[Any, ...]:
+    return data, np.array(pads, np.int64), value
 
 
-@register("Pad", 1)
-def pad_1(
-    data: ArrayLike, /, *, paddings: Sequence[int], mode: str = "constant", value: float = 0.0
-) -> Array:
-    """Pad of all axes by amounts that are attributes."""
-    return pad_2(data, pads=paddings, mode=mode, value=value)
+pad_2 = older(pad, 2, inputs=_amounts)
+
+
+def _paddings(data: Any, /, *, paddings: Sequence[int], value: float = 0.0) -> tuple[Any, ...]:
+    return _amounts(data, pads=paddings, value=value)
+
+
+pad_1 = older(pad, 1, inputs=_paddings)
 
 
 @register("CenterCropPad", 18, static=["shape"])

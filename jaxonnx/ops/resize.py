@@ -18,7 +18,8 @@ from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError, StaticValueError
 from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._interpolate import Kernel, Taps, kernel, neighbours, weighted
-from jaxonnx.ops._pixels import saturated, work_dtype
+from jaxonnx.ops._pixels import saturated
+from jaxonnx.ops._precision import work_dtype
 
 __all__ = ["resize", "upsample"]
 
@@ -323,10 +324,7 @@ def upsample(x: ArrayLike, scales: ArrayLike, /, *, mode: str = "nearest") -> Ar
     return _upsample(x, scales, mode)
 
 
-@register("Upsample", 7)
-def upsample_7(x: ArrayLike, /, *, scales: Sequence[float], mode: str = "nearest") -> Array:
-    """Upsample by scales that are an attribute."""
-    return _upsample(x, np.array(scales, np.float32), mode)
+upsample_7 = older(upsample, 7)
 
 
 @register("Upsample", 1)

@@ -21,7 +21,7 @@ from jaxonnx.ops._interpolate import (
     neighbours,
     weighted,
 )
-from jaxonnx.ops._pixels import work_dtype
+from jaxonnx.ops._precision import work_dtype
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 

@@ -11,8 +11,10 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import as_dims, shape_is_symbolic
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops._precision import wide
 
 __all__ = [
     "blackman_window",
@@ -65,18 +67,7 @@ def dft(
     return _parts(bins, x.dtype)
 
 
-@register("DFT", 17, static=["dft_length"])
-def dft_17(
-    input: ArrayLike,
-    dft_length: ArrayLike | None = None,
-    /,
-    *,
-    axis: int = 1,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Array:
-    """:func:`dft` with ``axis`` as an attribute, 1 unless given."""
-    return dft(input, dft_length, np.asarray(axis), inverse=inverse, onesided=onesided)
+dft_17 = older(dft, 17)
 
 
 @register("STFT", 17, static=["frame_step", "frame_length"], settings=["window"])
@@ -108,7 +99,7 @@ def stft(
     if window is not None:
         if jnp.shape(window) != (size,):
             raise InvalidModelError(f"window has shape {jnp.shape(window)}, expected ({size},)")
-        window = jnp.asarray(window).astype(_wide(x.dtype))
+        window = jnp.asarray(window).astype(wide(x.dtype))
     (step,) = as_dims(frame_step)
     if shape_is_symbolic((step,)) or step < 1:
         raise InvalidModelError(f"frame_step is {step}, expected a positive number")
@@ -133,16 +124,11 @@ def _forward(signal: Array, length: Any, axis: int, onesided: int) -> Array:
     return jnp.concatenate([bins, jnp.flip(mirrored, axis).conj()], axis)
 
 
-def _wide(dtype: Any) -> np.dtype:
-    """The dtype to compute in: no transform takes half precision."""
-    return np.promote_types(dtype, np.float32)
-
-
 def _complex(x: Array) -> Array:
     """The complex array, or the real one, whose parts are in the last dimension of ``x``."""
     if x.ndim == 0 or x.shape[-1] not in (1, 2):
         raise InvalidModelError(f"shape {x.shape}, expected 1 or 2 parts in the last dimension")
-    x = x.astype(_wide(x.dtype))
+    x = x.astype(wide(x.dtype))
     if x.shape[-1] == 1:
         return x[..., 0]
     return lax.complex(x[..., 0], x[..., 1])
@@ -181,10 +167,10 @@ def _cosine_window(
 ) -> Array:
     """``sum(c[n] * cos(n * t))`` with ``t`` counted from the peak, where the sum is exactly 1."""
     dtype = _dtype(output_datatype)
-    wide = np.float64 if dtype == np.float64 else np.float32
+    kind = np.float64 if dtype == np.float64 else np.float32
     (length,) = as_dims(size)
-    period = jnp.asarray(length if periodic else length - 1, wide)
-    t = (2 * jnp.arange(length, dtype=wide) - period) * (math.pi / jnp.maximum(period, 1))
+    period = jnp.asarray(length if periodic else length - 1, kind)
+    t = (2 * jnp.arange(length, dtype=kind) - period) * (math.pi / jnp.maximum(period, 1))
     window = jnp.ones_like(t)
     for n, c in enumerate(coefficients):
         window = window - c * (1 - jnp.cos(n * t))

@@ -18,6 +18,7 @@ from jaxonnx.define.known import (
     sure_equal,
     xp,
 )
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding
@@ -73,17 +74,7 @@ def slice(
     return result
 
 
-@register("Slice", 1, symbolic=True, padding=_padding.slice, moves=True)
-def slice_1(
-    data: ArrayLike,
-    /,
-    *,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    axes: Sequence[int] | None = None,
-) -> Array:
-    """``data[start:end]`` on each of ``axes``, by default the first ones."""
-    return slice(data, np.array(starts), np.array(ends), None if axes is None else np.array(axes))
+slice_1 = older(slice, 1)
 
 
 def _slice_axis(data: Any, axis: int, first: Any, last: Any, step: Any) -> Any:
@@ -169,12 +160,7 @@ def split_13(
     return _cut(input, sizes, axis, outputs)
 
 
-@register("Split", 2, 11, symbolic=True, moves=True)
-def split_2(
-    input: ArrayLike, /, *, axis: int = 0, split: Sequence[int] | None = None, outputs: int
-) -> tuple[Array, ...]:
-    """Cut along ``axis`` into the sizes ``split``, by default equal parts."""
-    return split_13(input, np.array(split) if split else None, axis=axis, outputs=outputs)
+split_2 = older(split_13, 2, 11, convert={"split": lambda sizes: sizes or None})
 
 
 @register("Split", 1, static=["split_"], symbolic=True, moves=True)

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import as_dims, shape_is_symbolic, xp
+from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
 from jaxonnx.ops import _padding
@@ -52,16 +53,10 @@ def _rank_key(x: Array, largest: int) -> Array:
     return jnp.where(jnp.isnan(x), nan if largest else lax.neg(nan), key)
 
 
-@register("TopK", 10, static=["k"], padding=_padding.top_k, searches=True)
-def top_k_10(x: ArrayLike, k: ArrayLike, /, *, axis: int = -1) -> tuple[Array, Array]:
-    """The ``k`` largest entries along ``axis``."""
-    return top_k(x, k, axis=axis)
+top_k_10 = older(top_k, 10)
 
 
-@register("TopK", 1, padding=_padding.top_k, searches=True)
-def top_k_1(x: ArrayLike, /, *, k: int, axis: int = -1) -> tuple[Array, Array]:
-    """The ``k`` largest entries along ``axis``."""
-    return top_k(x, np.int64(k), axis=axis)
+top_k_1 = older(top_k, 1)
 
 
 @register("OneHot", 9, 11, 28, static=["depth"], settings=["values"])
