@@ -22,11 +22,11 @@ X, IMAGE = ones(3, 2, 4), ones(1, 2, 4, 4)
         (lambda: ops.rnn(X, ones(1, 5, 4), ones(1, 5, 5), ones(1, 9)), r"B has .* \(1, 10\)"),
         (
             lambda: ops.rnn(X, ones(1, 5, 4), ones(1, 5, 5), None, np.array([4, 1], np.int32)),
-            r"sequence_lens has 4, expected lengths in \[0, 3\]",
+            r"sequence_lens are \[4, 1\], expected 0 to 3",
         ),
         (
             lambda: ops.rnn(X, ones(1, 5, 4), ones(1, 5, 5), None, np.array([-1, 1], np.int32)),
-            r"sequence_lens has -1, expected lengths in \[0, 3\]",
+            r"sequence_lens are \[-1, 1\], expected 0 to 3",
         ),
         (
             lambda: ops.rnn(X, ones(1, 5, 4), ones(1, 5, 5), None, np.array([1], np.int32)),
