@@ -61,38 +61,47 @@ def place(
         InvalidModelError: if an attribute has not one element (pads: two) per spatial dimension,
             a length or a step is not positive, or ``auto_pad`` is unknown.
     """
-    rank = len(sizes)
-    lengths = [("kernel_shape", kernel, rank), ("strides", strides, rank)]
-    for name, given, length in [*lengths, ("dilations", dilations, rank), ("pads", pads, 2 * rank)]:
-        if given is not None and len(given) != length:
+    rank, explicit = len(sizes), auto_pad in ("", "NOTSET")
+    _check_attributes(rank, kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads)
+    strides, dilations = (tuple(s) if s is not None else (1,) * rank for s in (strides, dilations))
+    ends = tuple(pads) if pads is not None and explicit else (0,) * 2 * rank
+    around = tuple(zip(ends[:rank], ends[rank:], strict=True))
+    found = Windows(tuple(kernel), strides, dilations, around)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        axes = zip(sizes, found.extents, strides, strict=True)
+        totals = [(-(-n // s) - 1) * s + extent - n for n, extent, s in axes]
+        return found._replace(pads=tuple(split(t, auto_pad) for t in totals))
+    if not explicit and auto_pad != "VALID":
+        raise InvalidModelError(
+            f"auto_pad is {auto_pad!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"
+        )
+    return _with_last(found, sizes) if ceil_mode and explicit else found
+
+
+def _check_attributes(rank: int, **attributes: Sequence[int] | None) -> None:
+    """Refuse a wrong number of elements, and lengths and steps that are not positive."""
+    for name, given in attributes.items():
+        if given is None:
+            continue
+        length = 2 * rank if name == "pads" else rank
+        if len(given) != length:
             raise InvalidModelError(
                 f"{name} has {len(given)} elements {tuple(given)}, expected {length} for {rank} "
                 "spatial dimensions"
             )
-        if name != "pads" and given is not None and any(n < 1 for n in given):
+        if name != "pads" and any(n < 1 for n in given):
             raise InvalidModelError(f"{name} is {tuple(given)}, expected positive numbers")
-    strides, dilations = (tuple(s) if s is not None else (1,) * rank for s in (strides, dilations))
-    begins_ends = (
-        tuple(pads) if pads is not None and auto_pad in ("", "NOTSET") else (0,) * 2 * rank
-    )
-    explicit = tuple(zip(begins_ends[:rank], begins_ends[rank:], strict=True))
-    found = Windows(tuple(kernel), strides, dilations, explicit)
-    axes = list(zip(sizes, found.extents, strides, explicit, strict=True))
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [(-(-n // s) - 1) * s + extent - n for n, extent, s, _ in axes]
-        return found._replace(pads=tuple(split(t, auto_pad) for t in totals))
-    if auto_pad not in ("", "NOTSET", "VALID"):
-        raise InvalidModelError(
-            f"auto_pad is {auto_pad!r}, expected NOTSET, SAME_UPPER, SAME_LOWER or VALID"
-        )
-    if ceil_mode and auto_pad != "VALID":
-        ends = []
-        for n, extent, s, (begin, end) in axes:
-            fitting = -(-(n + begin + end - extent) // s) + 1
-            count = core.min_dim(fitting, -(-(n + begin) // s))
-            ends.append((begin, (count - 1) * s + extent - n - begin))
-        return found._replace(pads=tuple(ends))
-    return found
+
+
+def _with_last(found: Windows, sizes: Sequence[Any]) -> Windows:
+    """The windows with ends padded for a last one that does not fit, unless it starts there."""
+    pads = []
+    axes = zip(sizes, found.extents, found.strides, found.pads, strict=True)
+    for n, extent, s, (begin, end) in axes:
+        fitting = -(-(n + begin + end - extent) // s) + 1
+        count = core.min_dim(fitting, -(-(n + begin) // s))
+        pads.append((begin, (count - 1) * s + extent - n - begin))
+    return found._replace(pads=tuple(pads))
 
 
 def split(total: Any, auto_pad: str) -> tuple[Any, Any]:

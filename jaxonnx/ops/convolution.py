@@ -88,29 +88,48 @@ def conv_transpose(
     if w.shape[0] % group:
         raise InvalidModelError(f"X has {w.shape[0]} channels, expected a multiple of {group=}")
     sizes, rank = x.shape[2:], x.ndim - 2
-    plain = auto_pad if auto_pad not in ("SAME_UPPER", "SAME_LOWER") else "VALID"
+    plain = "VALID" if auto_pad in _SAME else auto_pad
     found = place(
         sizes, w.shape[2:], auto_pad=plain, pads=pads, strides=strides, dilations=dilations
     )
     extra = _per_dimension("output_padding", output_padding, rank) or (0,) * rank
-    steps = list(zip(sizes, found.strides, found.extents, extra, strict=True))
-    if output_shape is not None:
-        named = output_shape[2:] if len(output_shape) == rank + 2 else output_shape  # N, C dropped
-        wanted = _per_dimension("output_shape", named, rank)
-    else:
-        wanted = [n * s for n, s, _, _ in steps] if plain != auto_pad else None
-    crops = found.pads
-    if wanted is not None:
-        full = [s * (n - 1) + more + extent for n, s, extent, more in steps]
-        crops = [split(f - o, auto_pad) for f, o in zip(full, wanted, strict=True)]
+    crops = _crops(sizes, found, extra, output_shape, auto_pad)
     around = tuple(
         (extent - 1 - begin, extent - 1 - end + more)
-        for (_, _, extent, _), (begin, end), more in zip(steps, crops, extra, strict=True)
+        for extent, (begin, end), more in zip(found.extents, crops, extra, strict=True)
     )
+    unit = Windows(found.kernel, (1,) * rank, found.dilations, around)
+    return _convolve(x, _mirrored(w, group), b, unit, group, found.strides)
+
+
+_SAME = ("SAME_UPPER", "SAME_LOWER")
+
+
+def _crops(
+    sizes: Sequence[Any],
+    found: Windows,
+    extra: Sequence[int],
+    output_shape: Sequence[int] | None,
+    auto_pad: str,
+) -> Sequence[tuple[Any, Any]]:
+    """What a transposed convolution loses at both ends of each dimension."""
+    if output_shape is not None:
+        rank = len(sizes)
+        named = output_shape[2:] if len(output_shape) == rank + 2 else output_shape  # N, C dropped
+        wanted = _per_dimension("output_shape", named, rank) or ()
+    elif auto_pad in _SAME:
+        wanted = [n * s for n, s in zip(sizes, found.strides, strict=True)]
+    else:
+        return found.pads
+    axes = zip(sizes, found.strides, found.extents, extra, wanted, strict=True)
+    return [split(s * (n - 1) + more + k - size, auto_pad) for n, s, k, more, size in axes]
+
+
+def _mirrored(w: Array, group: int) -> Array:
+    """A transposed convolution's ``w`` as that of a convolution: (M, C / group, k1, ...)."""
     grouped = w.reshape(group, w.shape[0] // group, *w.shape[1:]).swapaxes(1, 2)
     weight = grouped.reshape(group * w.shape[1], *grouped.shape[2:])
-    unit = Windows(found.kernel, (1,) * rank, found.dilations, around)
-    return _convolve(x, jnp.flip(weight, range(2, w.ndim)), b, unit, group, found.strides)
+    return jnp.flip(weight, range(2, w.ndim))
 
 
 def _convolve(

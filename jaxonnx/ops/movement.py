@@ -107,23 +107,35 @@ def reshape(data: ArrayLike, shape: ArrayLike, /, *, allowzero: int = 0) -> Arra
         if not fixed[k] and not (k < len(old) and same_dim(dim, old[k])):
             sure_at_least(dim, 0 if allowzero else 1)
     if not allowzero:
-        copied = [k for k, d in enumerate(dims) if fixed[k] and d == 0]
-        if any(k >= len(old) for k in copied):
-            raise InvalidModelError(
-                f"shape {dims} copies dimension {copied[-1]} of an input of rank {len(old)}"
-            )
-        dims = [old[k] if k in copied else d for k, d in enumerate(dims)]
-    new, unknown = dims, [k for k, d in enumerate(dims) if isinstance(d, int) and d == -1]
-    if len(unknown) > 1:
-        raise InvalidModelError(f"shape {dims} has more than one -1")
-    if unknown:
-        rest = dims[: unknown[0]] + dims[unknown[0] + 1 :]
-        if any(isinstance(d, int) and d == 0 for d in rest):
-            raise _mismatch(old, dims)
-        new = [*dims[: unknown[0]], infer_dim(old, rest), *dims[unknown[0] + 1 :]]
+        dims = _copied(old, dims)
+    new = _inferred(old, dims)
     if not sure_equal(math.prod(old), math.prod(new)):
         raise _mismatch(old, dims)
     return xp(data).reshape(data, tuple(new))
+
+
+def _copied(old: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
+    """``dims`` with the old size in the place of each 0."""
+    copied = [k for k, d in enumerate(dims) if isinstance(d, int) and d == 0]
+    if any(k >= len(old) for k in copied):
+        raise InvalidModelError(
+            f"shape {dims} copies dimension {copied[-1]} of an input of rank {len(old)}"
+        )
+    return [old[k] if k in copied else d for k, d in enumerate(dims)]
+
+
+def _inferred(old: Sequence[Any], dims: Sequence[Any]) -> Sequence[Any]:
+    """``dims`` with the size that is left over in the place of -1."""
+    unknown = [k for k, d in enumerate(dims) if isinstance(d, int) and d == -1]
+    if len(unknown) > 1:
+        raise InvalidModelError(f"shape {dims} has more than one -1")
+    if not unknown:
+        return dims
+    before, behind = dims[: unknown[0]], dims[unknown[0] + 1 :]
+    rest = [*before, *behind]
+    if any(isinstance(d, int) and d == 0 for d in rest):
+        raise _mismatch(old, dims)
+    return [*before, infer_dim(old, rest), *behind]
 
 
 def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:

@@ -306,17 +306,27 @@ def max_unpool(
     if x.ndim != i.ndim or not all(map(same_dim, x.shape, i.shape)):
         raise InvalidModelError(f"I has shape {i.shape}, expected {x.shape}, that of X")
     found = place(x.shape[2:], kernel_shape, pads=pads, strides=strides)
-    axes = zip(x.shape[2:], found.strides, found.kernel, found.pads, strict=True)
-    implied = (*x.shape[:2], *((n - 1) * s + k - sum(ends) for n, s, k, ends in axes))
+    implied = (*x.shape[:2], *_pooled_sizes(x.shape[2:], found))
     shape = implied if output_shape is None else as_dims(output_shape)
     if len(shape) != x.ndim:
         raise InvalidModelError(f"output_shape has {len(shape)} elements, expected {x.ndim}")
     if not all(map(same_dim, shape, implied)):
-        moved = _ravel(_unravel(i, implied), shape)
-        i = jnp.where(_fits(i, shape, found) | ~_fits(i, implied, found), i, moved)
+        i = _recounted(i, implied, shape, found)
     flat = jnp.zeros(math.prod(shape), x.dtype)
     size = math.prod(x.shape)
     return flat.at[i.reshape(size)].set(x.reshape(size), mode="drop").reshape(shape)
+
+
+def _pooled_sizes(counts: Sequence[Any], found: Windows) -> list[Any]:
+    """The sizes over which there are so many windows."""
+    axes = zip(counts, found.strides, found.kernel, found.pads, strict=True)
+    return [(n - 1) * s + k - sum(ends) for n, s, k, ends in axes]
+
+
+def _recounted(i: Array, implied: Sequence[Any], shape: Sequence[Any], found: Windows) -> Array:
+    """Flat indices in ``shape``, taken to count in ``implied`` where they fit only that."""
+    moved = _ravel(_unravel(i, implied), shape)
+    return jnp.where(_fits(i, shape, found) | ~_fits(i, implied, found), i, moved)
 
 
 def _unravel(i: Array, shape: Sequence[Any]) -> list[Array]:
