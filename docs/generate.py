@@ -38,6 +38,36 @@ NOT_REGISTERED = {"Constant": "Read into the model's constants."}
 """Operators that are done while the model is read."""
 
 
+INTRODUCTION = """\
+# Operators
+
+Written by `python docs/generate.py` from the table of operators, ONNX's schemas and the docstrings.
+
+- **versions**: the opsets in which a form of the operator begins; a model at any opset uses the
+  newest version not above it.
+- **dtypes** of the first input in the newest version, or of the output where there is no input.
+  `float*` is float16, float and double; `float8*` all but float8e8m0; `float6*` is known while
+  loading only, since XLA lacks it; `int*` and `uint*` are of 8 to 64 bits.
+- **runs**: `jit` is under `jax.jit` and every other transformation. `host` is in NumPy, between
+  compiled programs. *From its body* is from the definition that its schema has.
+- **derivative**, forward and reverse alike: `0` by convention or since it is constant; `no` where
+  no floats come in or none go out, or nothing could be meant.
+- **at kinks**: what the derivative is where mathematics leaves it open.""".splitlines()
+
+ZERO = frozenset(
+    {
+        *("Bernoulli", "Ceil", "EyeLike", "Floor", "Hardmax", "QLinearConv", "QLinearMatMul"),
+        *("QuantizeLinear", "RandomNormalLike", "RandomUniformLike", "Round", "Sign"),
+        *("Binarizer", "LabelEncoder", "OneHotEncoder"),
+        *("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
+    }
+)
+"""Operators with floats on both sides and the derivative 0."""
+
+WITHOUT_DERIVATIVE = frozenset({"BitCast", "Constant", "MelWeightMatrix"})
+"""Operators with floats on both sides and no derivative."""
+
+
 def schemas(domain: str) -> dict[str, list[int]]:
     """The versions of every operator of a domain that are not deprecated."""
     found = collections.defaultdict(set)
@@ -77,47 +107,100 @@ def supported(domain: str) -> Table:
     return table
 
 
-def sentence(name: str, domain: str) -> str:
-    """What an operator's docstring says, in one line."""
-    versions = registry.versions_of(name, domain)
-    if not versions:
-        return NOT_REGISTERED.get(name, "Runs from its definition in ONNX.")
-    operator = registry.lookup(name, max(versions), domain)
-    assert operator is not None
+def text_of(name: str, domain: str) -> tuple[str, str]:
+    """What an operator's docstring says, in one line each: of its values, of its derivative."""
+    operator = newest(name, domain)
+    if operator is None:
+        return NOT_REGISTERED.get(name, "Runs from its definition in ONNX."), ""
     text = (inspect.getdoc(operator.function) or "").split("\n\nArgs:")[0].split("\n\nRaises:")[0]
     text = re.sub(r"\s+", " ", text.replace("``", "`"))
-    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text)
-    return text.replace("|", r"\|")
+    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("|", r"\|")
+    sentences = re.split(r"(?<=\.) (?=[A-Z`0-9])", text)
+    stated = [s for s in sentences if "erivative" in s and s is not sentences[0]]
+    return " ".join(s for s in sentences if s not in stated), " ".join(stated)
+
+
+def newest(name: str, domain: str) -> registry.Operator | None:
+    """The operator that implements the newest version; None where it is not registered."""
+    versions = registry.versions_of(name, domain)
+    return registry.lookup(name, max(versions), domain) if versions else None
+
+
+def place(name: str, domain: str) -> str:
+    """Where an operator runs."""
+    operator = newest(name, domain)
+    if operator is None:
+        return "read" if name in NOT_REGISTERED else "jit, from its body"
+    if operator.host:
+        return "host; jit with a bound" if operator.bounded else "host"
+    return "jit"
+
+
+def derivative(name: str, domain: str) -> str:
+    """Whether an operator has a derivative, forward and reverse: yes, 0 or no."""
+    schema = newest_schema(name, domain)
+    sides = [[t for p in side for t in p.types] for side in (schema.inputs, schema.outputs)]
+    floats = all(any("float" in t or "double" in t for t in side) for side in sides)
+    if not floats or name in WITHOUT_DERIVATIVE:
+        return "no"
+    if name in ZERO:
+        return "0"
+    return "yes; reverse if the number of turns is known or bounded" if name == "Loop" else "yes"
+
+
+def newest_schema(name: str, domain: str) -> Any:
+    """The schema of the newest version that is not deprecated."""
+    return onnx.defs.get_schema(name, max(schemas(domain)[name]), domain)
+
+
+GROUPS = {
+    "float*": ("float16", "float", "double"),
+    "float8*": ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"),
+    "float6*": ("float6e2m3", "float6e3m2"),
+    "complex*": ("complex64", "complex128"),
+    "int*": ("int8", "int16", "int32", "int64"),
+    "uint*": ("uint8", "uint16", "uint32", "uint64"),
+    "int2/4, uint2/4": ("int2", "uint2", "int4", "uint4"),
+}
+"""Dtypes that often come together, and what the page calls them."""
+
+
+def dtypes(name: str, domain: str) -> str:
+    """The dtypes of the first input, or of the output where there is none, in short."""
+    schema = newest_schema(name, domain)
+    formal = (list(schema.inputs) or list(schema.outputs))[0]
+    inner = {m for t in formal.types for m in re.findall(r"(?:tensor|seq|map)\(([\w, ]+)\)", t)}
+    found = []
+    for group, members in GROUPS.items():
+        if inner >= {*members}:
+            found.append(group)
+            inner -= {*members}
+    return ", ".join([*found, *sorted(inner)])
 
 
 def page() -> str:
     """The text of ``docs/operators.md``."""
-    lines = [
-        "# Operators",
-        "",
-        "Written by `python docs/generate.py` from the table of operators. A version is the opset",
-        "in which a form of the operator begins; a model at any opset uses the newest version not",
-        "above it.",
-    ]
+    lines = [*INTRODUCTION]
     missing = []
     for domain, title in DOMAINS.items():
         table = supported(domain)
-        missing += [f"{domain}::{n}" if domain else n for n, (runs, _) in table.items() if not runs]
-        if not any(runs for runs, _ in table.values()):
-            continue
+        missing += [f"{domain}::{n}" if domain else n for n, (_, lacks) in table.items() if lacks]
+        names = [n for n, (runs, _) in table.items() if runs]
         lines += ["", f"## {title}", ""]
-        lines += ["| operator | versions | not yet | what it computes |", "|---|---|---|---|"]
-        for name, (runs, lacks) in table.items():
-            if runs:
-                cells = (
-                    ", ".join(map(str, runs)),
-                    ", ".join(map(str, lacks)),
-                    sentence(name, domain),
-                )
-                lines.append(f"| {name} | {' | '.join(cells)} |")
+        lines += _rows(("operator", "versions", "dtypes", "runs", "derivative", "at kinks"))
+        for name in names:
+            versions = ", ".join(map(str, table[name][0]))
+            facts = (dtypes(name, domain), place(name, domain), derivative(name, domain))
+            lines += [f"| {' | '.join((name, versions, *facts, text_of(name, domain)[1]))} |"]
+        lines += ["", f"### What those of {title} compute", "", *_rows(("operator", "computes"))]
+        lines += [f"| {name} | {text_of(name, domain)[0]} |" for name in names]
     if missing:
         lines += ["", "## Not yet", "", *_wrapped(", ".join(missing) + ".")]
     return "\n".join(lines) + "\n"
+
+
+def _rows(titles: tuple[str, ...]) -> list[str]:
+    return [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
 
 
 def summary() -> str:

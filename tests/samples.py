@@ -137,7 +137,8 @@ def _smallest_cases() -> dict[str, Sample]:
         if not all(isinstance(v, np.ndarray) and v.dtype.kind in "biufcV" for v in values):
             continue
         floats = any(v.dtype in (np.float32, np.float64) and v.size for v in inputs)
-        size = (not floats, sum(v.nbytes for v in values))
+        empty = any(v.size == 0 for v in outputs)
+        size = (not floats, empty, sum(v.nbytes for v in values))
         if case.operator not in found or size < found[case.operator][0]:
             found[case.operator] = size, case
     chosen = {}
