@@ -10,12 +10,13 @@ import onnx
 
 from jaxonnx.errors import InputError
 from jaxonnx.graph.cone import static_cone
-from jaxonnx.graph.plan import Graph, Plan, Spec
+from jaxonnx.graph.plan import Graph, Plan, Spec, Template
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
 from jaxonnx.optimize import fold_constants, prune, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
+from jaxonnx.write.template import template_of
 
 
 def build_plan(
@@ -25,8 +26,8 @@ def build_plan(
     trainable: Sequence[str],
     frozen: Sequence[str],
     missing: dict[str, list[str]] | None = None,
-) -> tuple[Plan, dict[str, np.ndarray]]:
-    """The plan of a model and the values of its weights by name.
+) -> tuple[Plan, dict[str, np.ndarray], Template]:
+    """The plan of a model, the values of its weights by name, and its file without them.
 
     Args:
         source: what :func:`jaxonnx.load` accepts.
@@ -37,7 +38,8 @@ def build_plan(
             their nodes. Without it they are an error.
     """
     proto, folders = read(source)
-    graph = read_graph(proto, folders, missing)
+    origins: dict[str, Any] = {}
+    graph = read_graph(proto, folders, missing, origins)
     inputs = tuple(spec_of(i) for i in proto.graph.input)
     graph, inputs = _fix(graph, inputs, constants)
     graph = prune(split_labels(graph))
@@ -61,7 +63,9 @@ def build_plan(
         metadata=_metadata(proto),
         declared=tuple(map(spec_of, proto.graph.value_info)),
     )
-    return plan, {n: weights[n] for n in plan.params}
+    kept = weights | {n: a for g in graph.walk() for n, a in g.given.items() if n not in constants}
+    template = template_of(proto, origins, kept, folders, own=proto is not source)
+    return plan, {n: weights[n] for n in plan.params}, template
 
 
 def _fix(

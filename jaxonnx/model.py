@@ -21,6 +21,7 @@ from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.parameters import check_parameters
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
+from jaxonnx.write.file import save
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -69,13 +70,15 @@ def load(
     """
     if buckets not in (None, "pow2"):
         raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
-    plan, params = build_plan(source, constants=constants or {}, trainable=trainable, frozen=frozen)
+    plan, params, template = build_plan(
+        source, constants=constants or {}, trainable=trainable, frozen=frozen
+    )
     limits = checked_bounds(plan.graph, bounds or {})
     assumed = dims.check_constraints(plan.inputs, constraints)
     options = Options(assumed, limits, buckets == "pow2")
     with core.eval_context(), jax.enable_x64(True):
         arrays = {n: jnp.asarray(a) for n, a in params.items()}
-    return Model(arrays, Program(plan, options))
+    return Model(arrays, Program(plan, options, template))
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -266,6 +269,27 @@ class Model:
         keys = (jax.random.key(0),) if self._program.executor.draws else ()
         exported = jax.export.export(jax.jit(function), platforms=platforms)
         return exported(self.params, self.abstract_inputs(), *keys)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file that was read, with today's weights in their places.
+
+        Nodes, names, opsets, metadata, functions and the order of all of them are those of the
+        file; a weight goes to the initializer or the Constant node that it came from. External data
+        stays external, in one file beside, ``PATH.data``. Both are written under other names first
+        and then moved, so that no half of a file is ever there.
+
+        Raises:
+            InputError: if a weight has no place of its own in the file and has changed: one that
+                nodes compute, or that a function holds which is called more than once; or if one is
+                traced.
+            OSError: if the file cannot be written.
+        """
+        plan = self._program.plan
+        check_parameters(self._params, plan)
+        if is_inside_a_trace(self._params.values()):
+            raise InputError("a model whose weights are traced cannot be saved")
+        given = {n: a for g in plan.graph.walk() for n, a in g.given.items()}
+        save(path, self._program.template, {**given, **self._params})
 
     def schedule(self) -> Schedule:
         """What runs where outside of a trace, and why; it prints itself, a line each."""

@@ -130,7 +130,9 @@ def info(model: File, debug: Debug = False) -> None:
         console, clock = _start()
         missing: dict[str, list[str]] = {}
         with clock.step("read"):
-            plan, params = build_plan(model, constants={}, trainable=(), frozen=(), missing=missing)
+            plan, params, _ = build_plan(
+                model, constants={}, trainable=(), frozen=(), missing=missing
+            )
         opsets = ", ".join(f"{d or 'ai.onnx'} {v}" for d, v in plan.opsets.items())
         size = summary.size(model.stat().st_size)
         console.print(f"{model.name}: {size}, opset {opsets}", markup=False, highlight=False)

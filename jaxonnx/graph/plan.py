@@ -224,6 +224,21 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
+class Template:
+    """The file that a model was read from, without the arrays that the model holds.
+
+    Attributes:
+        model: the serialised ``ModelProto``.
+        slots: the number of the place in it that holds a value, by the value's name.
+        made: digests of the values that no place holds, by name.
+    """
+
+    model: bytes
+    slots: Mapping[str, int]
+    made: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class Plan:
     """A whole model, read and checked.
 

@@ -17,9 +17,9 @@ import ml_dtypes
 import numpy as np
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec, Stored
+from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec, Stored, Template
 
-VERSION = 1
+VERSION = 2
 """The version of the format; others are refused."""
 
 _MAGIC = b"jaxonnx\0"
@@ -27,7 +27,7 @@ _LENGTH = 8
 """Bytes that state the length of the header."""
 
 _CLASSES: dict[str, Callable[..., Any]] = {
-    c.__name__: c for c in (Graph, Node, Options, Plan, Spec, Stored)
+    c.__name__: c for c in (Graph, Node, Options, Plan, Spec, Stored, Template)
 }
 
 

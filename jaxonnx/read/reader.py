@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ def read_graph(
     model: onnx.ModelProto,
     folders: Sequence[pathlib.Path],
     missing: dict[str, list[str]] | None = None,
+    origins: dict[str, Any] | None = None,
 ) -> Graph:
     """The main graph of a model, with its functions inlined.
 
@@ -42,6 +43,7 @@ def read_graph(
         folders: where its external data may lie.
         missing: receives the places of nodes that are not supported, by what is to be said of
             them; such nodes are in the graph then, though they cannot run.
+        origins: receives what holds each stored value in the file, by the value's name.
 
     Raises:
         InvalidModelError: if the model breaks the specification.
@@ -56,7 +58,7 @@ def read_graph(
     if len(functions) < len(model.functions):
         keys = collections.Counter(_key(f, f.name) for f in model.functions)
         raise InvalidModelError(f"function {keys.most_common(1)[0][0]} is defined more than once")
-    reader = _Reader(folders, functions)
+    reader = _Reader(folders, functions, origins={} if origins is None else origins)
     made = made_names(model.graph.node)
     reader.taken.update(made)  # values of the main graph keep their names
     frame = _Frame({}, opsets_of(model), targets={n: n for n in made})
@@ -201,6 +203,7 @@ class _Reader:
     functions: Mapping[FunctionKey, onnx.FunctionProto]
     taken: set[str] = dataclasses.field(default_factory=set)
     unsupported: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    origins: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
         """A name that no other value of the model has: ``name`` itself where it is free."""
@@ -217,7 +220,7 @@ class _Reader:
         refuse_duplicates(names, stored, proto.node, frame.title)
         for name in dict.fromkeys([*names, *stored]):  # a stored input is one value, its default
             frame.scope[name] = self.fresh(name)
-        initializers = {frame.scope[n]: array for n, array in self.initializers(proto)}
+        initializers = self.initializers(proto, frame)
         nodes = tuple(self.nodes(proto.node, frame))
         if any(not o.name for o in proto.output):
             raise InvalidModelError(f"an output of {frame.title} has no name")
@@ -229,12 +232,14 @@ class _Reader:
         ranks = tuple(_rank(i) for i in proto.input if i.name in names) if frame.path else ()
         return Graph(inputs, outputs, nodes, initializers, frame.constants, specs, ranks)
 
-    def initializers(self, graph: onnx.GraphProto) -> Iterable[tuple[str, np.ndarray]]:
-        """Dense and sparse initializers by name."""
-        for tensor in graph.initializer:
-            yield tensor.name, decode(tensor, self.folders)
-        for sparse in graph.sparse_initializer:
-            yield sparse.values.name, decode_sparse(sparse, self.folders)
+    def initializers(self, graph: onnx.GraphProto, frame: _Frame) -> dict[str, np.ndarray]:
+        """Dense and sparse initializers by their unique names."""
+        dense = {t.name: t for t in graph.initializer}
+        sparse = {t.values.name: t for t in graph.sparse_initializer}
+        self.origins.update((frame.scope[n], t) for n, t in {**dense, **sparse}.items())
+        arrays = {n: decode(t, self.folders) for n, t in dense.items()}
+        arrays |= {n: decode_sparse(t, self.folders) for n, t in sparse.items()}
+        return {frame.scope[n]: a for n, a in arrays.items()}
 
     def nodes(self, protos: Sequence[onnx.NodeProto], frame: _Frame) -> list[Node]:
         """The nodes of a graph or function body in an order that can be run."""
@@ -264,6 +269,7 @@ class _Reader:
             return [node]
         if facts.is_constant(node):
             frame.constants.update(dict.fromkeys(outputs, constant(node.attributes, node.label)))
+            self.origins.update(dict.fromkeys(outputs, proto.attribute[0]))
             return []
         return [node]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxonnx.define.streams import KEY, Stream
 from jaxonnx.graph import serial
-from jaxonnx.graph.plan import Options, Plan, Spec
+from jaxonnx.graph.plan import Options, Plan, Spec, Template
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
@@ -21,13 +21,15 @@ class Program:
     Attributes:
         plan: the model without the values of its parameters.
         options: how it is traced and run.
+        template: the file that it was read from, without its arrays; no part of what it is.
         executor: runs it.
         bind: gives every input that a caller passes its name.
     """
 
-    def __init__(self, plan: Plan, options: Options) -> None:
+    def __init__(self, plan: Plan, options: Options, template: Template) -> None:
         self.plan = plan
         self.options = options
+        self.template = template
         self.bind = Binder(plan.inputs, plan.defaults)
         self.executor = Executor(
             plan.graph,
@@ -51,7 +53,7 @@ class Program:
 
     def encode(self) -> bytes:
         """The content as bytes; :meth:`decode` reads them."""
-        return serial.encode((self.plan, self.options))
+        return serial.encode((self.plan, self.options, self.template))
 
     @classmethod
     def decode(cls, data: bytes) -> "Program":
@@ -60,9 +62,9 @@ class Program:
         Raises:
             UnsupportedOpError: if operators of it are not registered in this process.
         """
-        plan, options = serial.decode(data)
+        plan, options, template = serial.decode(data)
         refuse_missing(plan.graph)
-        return cls(plan, options)
+        return cls(plan, options, template)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

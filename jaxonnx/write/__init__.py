@@ -1,0 +1,1 @@
+"""From a model back to files."""
