@@ -5,6 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from helpers import node_model
 from onnx import helper
@@ -224,6 +225,43 @@ def test_info_marks_what_is_missing(odd):
     assert "MISSING" in result.stdout
     line = "missing: own::Odd: no operator of this name is known in domain 'own' (node giving 'v0'"
     assert line in " ".join(result.stdout.split())
+
+
+MISSING_HERE = {
+    "in a branch": """(float[2] x, bool c) => (float[2] y) {
+        y = If<then_branch = a () => (float[2] r) { r = own.Odd(x) },
+               else_branch = b () => (float[2] q) { q = Neg(x) }>(c) }""",
+    "where it decides a shape": """(float[2] x) => (float[N] y) <float[2] w = {1.0, 2.0}> {
+        s = own.Odd(x) z = Mul(x, w) y = Reshape(z, s) }""",
+    "with several outputs": "(float[2] x) => (float[2] y, float[2] z) { y, z = own.Odd(x) }",
+    "of stored values": """(float[2] x) => (float[2] y) <int64[2] k = {0, 1}> {
+        s = own.Odd(k) f = Cast<to = 1>(s) y = Add(x, f) }""",
+    "beside a deprecated one": "(float[2] x) => (float[2] y) { s = own.Odd(x) y = Upsample(x, s) }",
+}
+
+
+@pytest.mark.parametrize("place", MISSING_HERE)
+def test_info_prints_its_tables_where_operators_are_missing(place, tmp_path):
+    text = f'<ir_version: 10, opset_import: ["" : 18, "own" : 1]> g {MISSING_HERE[place]}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "odd.onnx")
+    result = call("info", tmp_path / "odd.onnx")
+    assert result.exit_code == 0, result.output
+    assert "Inputs and outputs" in result.stdout
+    lines = result.stdout.splitlines()
+    marked = {line.split()[0] for line in lines if line.endswith("MISSING") or "MISSING  " in line}
+    assert marked == {"own::Odd", *(["Upsample"] if "deprecated" in place else [])}
+    assert "missing: own::Odd: no operator of this name" in result.stdout
+
+
+def test_info_marks_operators_of_an_opset_that_is_not_known(tmp_path):
+    text = (
+        '<ir_version: 10, opset_import: ["" : 99]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "new.onnx")
+    result = call("info", tmp_path / "new.onnx")
+    assert result.exit_code == 0, result.output
+    assert "MISSING" in result.stdout
+    assert "missing: Relu: opset 99 is newer than the installed onnx" in result.stdout
 
 
 def test_info_marks_nothing_where_all_is_there(elu):

@@ -14,6 +14,7 @@ from jaxonnx.define.schema import (
     GIVEN_BY_US,
     Signature,
     function_signature,
+    newest_opset,
     onnx_signature,
     signature_of,
 )
@@ -264,8 +265,12 @@ def version_in_force(op_type: str, opset: int, domain: str = "") -> int | None:
     """The schema version of an operator that an opset import selects, or None.
 
     A domain without schemas in ``onnx.defs`` has one version for all of its opsets: the newest
-    registered one not above ``opset``.
+    registered one not above ``opset``. Nobody knows what an opset selects that is newer than the
+    installed ``onnx``.
     """
+    newest = newest_opset(normalize_domain(domain))
+    if newest is not None and opset > newest:
+        return None
     try:
         return onnx.defs.get_schema(op_type, opset, normalize_domain(domain)).since_version
     except onnx.defs.SchemaError:
