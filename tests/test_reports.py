@@ -1,0 +1,108 @@
+"""What users of other importers reported, with the values of the specification.
+
+A report whose behaviour belongs to one family of operators has its test in that family's file.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import assert_close, f32, i64, run_node, text_model
+
+import jaxonnx
+from jaxonnx import ops
+from jaxonnx.errors import InvalidModelError
+
+
+@pytest.mark.parametrize("opset", [19, 20, 21, 22])
+def test_zeros_written_by_pad_are_data_to_average_pool(opset):
+    """[onnxruntime#26708] The result does not change with the opset."""
+    model = text_model(
+        """(float[1, 1, 2, 2] x) => (float[1, 1, 2, 2] y)
+        <int64[8] pads = {0, 0, 0, 0, 0, 0, 1, 1}> {
+            padded = Pad(x, pads)
+            y = AveragePool<kernel_shape = [2, 2]>(padded)
+        }""",
+        opset=opset,
+    )
+    y = jaxonnx.load(model)(f32([[[[4, 8], [12, 16]]]]))
+    assert_close(y, f32([[[[10, 6], [7, 4]]]]))
+
+
+def test_average_pool_drops_a_window_that_starts_in_the_end_padding():
+    """[tvm#18594] 17 and one of padding give 9 windows of 2, not 10."""
+    x = np.ones((1, 1, 17), np.float32)
+    y = ops.average_pool(x, kernel_shape=(2,), strides=(2,), pads=(0, 1), ceil_mode=1)
+    assert y.shape == (1, 1, 9)
+
+
+def test_a_bound_or_a_value_with_an_empty_name_is_absent():
+    """[burn-onnx#106, onnx#3744]"""
+    (y,) = run_node("Pad", [f32([1, 2]), i64([1, 0]), None, i64([0])], opset=18)
+    assert_close(y, f32([0, 1, 2]))
+    (y,) = run_node("Clip", [f32([-1, 5]), None, f32(3)], opset=13)
+    assert_close(y, f32([-1, 3]))
+
+
+def test_wrap_takes_from_the_other_end():
+    """[tvm#19827]"""
+    (y,) = run_node("Pad", [f32([0, 1, 2]), i64([2, 1])], opset=19, mode="wrap")
+    assert_close(y, f32([1, 2, 0, 1, 2, 0]))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [(2, 5, 2**62 + 7, [2]), (4, -6, -(2**62 + 9), [4])],
+)
+def test_steps_of_slice_beyond_the_axis(start, end, step, expected):
+    """[onnxruntime#9368]"""
+    inputs = [f32([0, 1, 2, 3, 4]), i64([start]), i64([end]), i64([0]), i64([step])]
+    assert_close(run_node("Slice", inputs, opset=13)[0], f32(expected))
+    assert_close(ops.slice(*inputs), f32(expected))
+
+
+def test_gather_of_no_elements():
+    empty, none = np.zeros((3, 0), np.float32), np.zeros((0, 2), np.int64)
+    assert run_node("Gather", [empty, none], opset=13, axis=1)[0].shape == (3, 0, 2)
+
+
+def test_a_constant_index_out_of_range_is_refused_where_the_data_is_computed():
+    """[openvino#35687]"""
+    model = text_model(
+        """(float[4] x) => (float[2] y) <int64[2] i = {1, -6}> {
+            data = Relu(x)
+            y = Gather<axis = 0>(data, i)
+        }"""
+    )
+    with pytest.raises(InvalidModelError, match="index -6, expected one in"):
+        jaxonnx.load(model)(f32([1, 2, 3, 4]))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "options"),
+    [
+        ("Flatten", [f32([[1, 2]])], {"opset": 13, "axis": 3}),
+        ("Flatten", [f32([[1, 2]])], {"opset": 13, "axis": -3}),
+        ("Split", [f32([1, 2, 3]), i64([4, -1])], {"opset": 18, "outputs": 2}),
+        ("Split", [f32([1, 2, 3]), i64([1, 1, 1])], {"opset": 18, "outputs": 2}),
+        ("Expand", [f32([1, 2]), i64([3])], {"opset": 13}),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(op_type: str, inputs: Any, options: Any):
+    """[tvm#20144, onnx#8255]"""
+    with pytest.raises(InvalidModelError):
+        run_node(op_type, inputs, **options)
+
+
+def test_range_of_operands_with_one_element():
+    """[openvino#21178]"""
+    (y,) = run_node("Range", [f32([0.5]), f32([2.5]), f32([0.75])], opset=11)
+    assert_close(y, f32([0.5, 1.25, 2]))
+
+
+@pytest.mark.parametrize(("opset", "dtype"), [(7, np.float32), (10, bool), (12, bool), (13, bool)])
+def test_the_mask_of_dropout_has_the_type_of_its_version(opset, dtype):
+    """[onnxruntime#1507] That of the data before 10, boolean from then on."""
+    y, mask = run_node("Dropout", [f32([1, 2])], opset=opset, outputs=2)
+    assert_close(y, f32([1, 2]))
+    assert_close(mask, np.ones(2, dtype))
