@@ -66,13 +66,16 @@ def test_gather_of_no_elements():
     assert run_node("Gather", [empty, none], opset=13, axis=1)[0].shape == (3, 0, 2)
 
 
-def test_a_constant_index_out_of_range_is_refused_where_the_data_is_computed():
+@pytest.mark.parametrize(
+    ("op_type", "shape"), [("Gather", "2"), ("GatherElements", "2"), ("GatherND", "2, 1")]
+)
+def test_a_constant_index_out_of_range_is_refused_where_the_data_is_computed(op_type, shape):
     """[openvino#35687]"""
     model = text_model(
-        """(float[4] x) => (float[2] y) <int64[2] i = {1, -6}> {
+        f"""(float[4] x) => (float[2] y) <int64[{shape}] i = {{1, -6}}> {{
             data = Relu(x)
-            y = Gather<axis = 0>(data, i)
-        }"""
+            y = {op_type}(data, i)
+        }}"""
     )
     with pytest.raises(InvalidModelError, match="index -6, expected one in"):
         jaxonnx.load(model)(f32([1, 2, 3, 4]))
