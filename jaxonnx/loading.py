@@ -1,6 +1,7 @@
 """From a model file to a plan and its parameters."""
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,15 @@ import onnx
 
 from jaxonnx.errors import InputError
 from jaxonnx.graph.cone import static_cone
-from jaxonnx.graph.plan import Graph, Plan, Spec, Template
+from jaxonnx.graph.cut import check_names, part, prune
+from jaxonnx.graph.plan import Graph, Options, Plan, Spec, Template
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
-from jaxonnx.optimize import fold_constants, prune, split_labels
+from jaxonnx.graph.toolkit import reads
+from jaxonnx.optimize import fold_constants, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
+from jaxonnx.run.types import value_types
 from jaxonnx.write.template import template_of
 
 
@@ -25,6 +29,8 @@ def build_plan(
     constants: Mapping[str, Any],
     trainable: Sequence[str],
     frozen: Sequence[str],
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
     missing: dict[str, list[str]] | None = None,
 ) -> tuple[Plan, dict[str, np.ndarray], Template]:
     """The plan of a model, the values of its weights by name, and its file without them.
@@ -34,19 +40,23 @@ def build_plan(
         constants: values that replace graph inputs.
         trainable: patterns of names of values that are weights whatever their use.
         frozen: patterns of names of values that are not.
+        inputs: names of the values that become the inputs.
+        outputs: names of the values that become the outputs.
         missing: receives what is to be said of operators that are missing here, with the places of
             their nodes. Without it they are an error.
     """
     proto, folders = read(source)
     origins: dict[str, Any] = {}
     graph = read_graph(proto, folders, missing, origins)
-    inputs = tuple(spec_of(i) for i in proto.graph.input)
-    graph, inputs = _fix(graph, inputs, constants)
+    graph, given = _fix(graph, tuple(map(spec_of, proto.graph.input)), constants)
+    wanted = tuple(map(spec_of, proto.graph.output))
+    if inputs is not None or outputs is not None:
+        graph, given, wanted = _cut(graph, given, wanted, proto, folders, inputs, outputs)
     graph = prune(split_labels(graph))
-    cone = static_cone(graph, inputs)
+    cone = static_cone(graph, given)
     pinned = cone.pinned.union(constants)
     sources = sources_of(graph)
-    defaults = {s.name for s in inputs if s.name in graph.initializers}
+    defaults = {s.name for s in given if s.name in graph.initializers}
     floats = {n: a for n, a in graph.given.items() if is_float(a) and n not in pinned}
     with jax.enable_x64(True):
         graph = prune(fold_constants(graph, floats, defaults))
@@ -54,11 +64,11 @@ def build_plan(
     graph, weights = take_weights(graph, stored)
     plan = Plan(
         graph=graph,
-        inputs=inputs,
-        outputs=tuple(spec_of(o) for o in proto.graph.output),
+        inputs=given,
+        outputs=wanted,
         defaults=frozenset(defaults),
         stored=stored,
-        static=tuple(s.name for s in inputs if s.name in cone.inputs),
+        static=tuple(s.name for s in given if s.name in cone.inputs),
         opsets=opsets_of(proto),
         metadata=_metadata(proto),
         declared=tuple(map(spec_of, proto.graph.value_info)),
@@ -88,6 +98,52 @@ def _fix(
         constants={**graph.constants, **values},
     )
     return graph, tuple(s for s in inputs if s.name not in values)
+
+
+def _cut(
+    graph: Graph,
+    given: tuple[Spec, ...],
+    wanted: tuple[Spec, ...],
+    proto: onnx.ModelProto,
+    folders: Sequence[pathlib.Path],
+    inputs: Sequence[str] | None,
+    outputs: Sequence[str] | None,
+) -> tuple[Graph, tuple[Spec, ...], tuple[Spec, ...]]:
+    """The part of a graph between values that are named, with what is declared of them.
+
+    Raises:
+        InputError: if a name is unknown or stored, or the outputs need an input that is not named.
+    """
+    own = [s.name for s in given]
+    names = own if inputs is None else [*inputs]
+    check_names("outputs", outputs or (), graph)
+    check_names("inputs", names, graph)
+    stored = [n for n in names if n in graph.given and n not in own]
+    if stored:
+        raise InputError(f"inputs: {stored[0]!r} is stored; give apply() another value of it")
+    graph = part(graph, outputs or graph.outputs, [n for n in names if n not in own])
+    read = {n for node in graph.nodes for n in reads(node)} | {*graph.outputs}
+    needed = [n for n in own if n in read and n not in graph.initializers and n not in names]
+    if needed:
+        listed = ", ".join(map(repr, needed))
+        raise InputError(f"inputs: the outputs need {listed} as well; name them too")
+    names = [n for n in names if n in read] if inputs is None else names
+    graph = dataclasses.replace(graph, inputs=tuple(names))
+    specs = {s.name: s for s in (*map(spec_of, proto.graph.value_info), *given, *wanted)}
+    if any(n not in specs for n in (*names, *graph.outputs)):
+        specs = {**value_types(_whole(proto, folders), Options()), **specs}
+    spec = lambda name: specs.get(name, Spec(name, None, None))
+    return graph, tuple(map(spec, names)), tuple(map(spec, graph.outputs))
+
+
+def _whole(proto: onnx.ModelProto, folders: Sequence[pathlib.Path]) -> Plan:
+    """As much of the plan of a file as its types depend on."""
+    graph = read_graph(proto, folders)
+    given, wanted = (tuple(map(spec_of, side)) for side in (proto.graph.input, proto.graph.output))
+    stored = stored_values(graph, (), sources_of(graph))
+    static = tuple(s.name for s in given if s.name in static_cone(graph, given).inputs)
+    defaults = frozenset(s.name for s in given if s.name in graph.initializers)
+    return Plan(graph, given, wanted, defaults, stored, static, opsets_of(proto), {})
 
 
 def _metadata(proto: onnx.ModelProto) -> dict[str, str]:

@@ -35,6 +35,8 @@ def load(
     constants: Mapping[str, Any] | None = None,
     trainable: Sequence[str] = (),
     frozen: Sequence[str] = (),
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
     constraints: Sequence[str] = (),
     bounds: Mapping[str, int] | None = None,
     buckets: Literal["pow2"] | None = None,
@@ -49,6 +51,9 @@ def load(
         trainable: ONNX names, or patterns such as ``"blocks.*"``, of stored values that are
             weights whatever they are used for.
         frozen: likewise for values that are no weights; where both match this wins.
+        inputs: names of values anywhere in the main graph that are the inputs instead.
+        outputs: names of values anywhere in it that are the outputs instead; what they do not need
+            is left out.
         constraints: what may be assumed of symbolic dimensions when the model is traced with
             them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
         bounds: the most results of nodes whose number of results depends on values (NonZero,
@@ -71,7 +76,12 @@ def load(
     if buckets not in (None, "pow2"):
         raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
     plan, params, template = build_plan(
-        source, constants=constants or {}, trainable=trainable, frozen=frozen
+        source,
+        constants=constants or {},
+        trainable=trainable,
+        frozen=frozen,
+        inputs=inputs,
+        outputs=outputs,
     )
     limits = checked_bounds(plan.graph, bounds or {})
     assumed = dims.check_constraints(plan.inputs, constraints)
@@ -124,16 +134,26 @@ class Model:
         """
         return self._program.call(self._leaves, args, kwargs, inside=self._inside)
 
-    def apply(self, params: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+    def apply(
+        self,
+        params: Mapping[str, Any],
+        /,
+        *args: Any,
+        patch: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
         """The outputs for these inputs under other parameters; pure.
 
         Args:
             params: a value for every name in :attr:`params`, and for any other in :attr:`stored`.
             *args: inputs by position, or one mapping.
+            patch: by ONNX name of a value inside the model, what stands in its place: a value of
+                the same type, or a function of the one that would be there.
             **kwargs: inputs by ONNX name, and ``key``.
 
         Raises:
-            InputError: also if a parameter is missing or unknown, or of another dtype or shape.
+            InputError: also if a parameter is missing or unknown, or of another dtype or shape, or
+                if a name in ``patch`` is unknown or inside of a loop or branch.
             JaxonnxError: as a call of the model.
         """
         plan = self._program.plan
@@ -141,7 +161,27 @@ class Model:
         leaves = (*(params[n] for n in plan.params), *self._large)
         other = {n: v for n, v in params.items() if n not in self._params}
         inside = is_inside_a_trace((*leaves, *other.values()))
-        return self._program.call(leaves, args, kwargs, inside=inside, other=other)
+        return self._program.call(leaves, args, kwargs, inside=inside, other=other, patch=patch)
+
+    def capture(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Values inside the model by ONNX name, for inputs as of a call: ``capture(x, "h", "z")``.
+
+        Args:
+            *args: the inputs, by position or as one mapping, and then the names as strings.
+            **kwargs: inputs by ONNX name, ``key``, and ``patch`` as of :meth:`apply`.
+
+        Raises:
+            InputError: if a name is unknown, or that of a value inside of a loop or branch.
+            JaxonnxError: as a call of the model.
+        """
+        names = [a for a in args if isinstance(a, str)]
+        inputs = args[: len(args) - len(names)]
+        if not names or any(isinstance(a, str) for a in inputs):
+            raise InputError("capture takes the inputs and then the names of values, as strings")
+        patch = kwargs.pop("patch", None)
+        return self._program.call(
+            self._leaves, inputs, kwargs, inside=self._inside, patch=patch, captured=names
+        )
 
     @functools.cached_property
     def _leaves(self) -> tuple[Any, ...]:

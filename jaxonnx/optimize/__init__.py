@@ -2,4 +2,3 @@
 
 from jaxonnx.optimize.fold import fold_constants as fold_constants
 from jaxonnx.optimize.labels import split_labels as split_labels
-from jaxonnx.optimize.prune import prune as prune

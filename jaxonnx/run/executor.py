@@ -70,6 +70,7 @@ class Executor:
         known: Collection[str] = (),
         text: Collection[str] = (),
         specs: Sequence[Spec] = (),
+        leaves: Sequence[str] | None = None,
     ) -> None:
         """Split the graph as far as it tells by itself.
 
@@ -80,9 +81,10 @@ class Executor:
             known: names of the inputs that are known while tracing.
             text: names of the inputs that are strings.
             specs: what is declared of the outputs, if anything is.
+            leaves: names of what is given by position, where it is a part of a larger graph.
         """
         self.graph = closed(graph)
-        self.leaves = (*params, *large_constants(graph))
+        self.leaves = (*params, *large_constants(graph)) if leaves is None else tuple(leaves)
         self._options = options
         self._places = {n: k for k, n in enumerate(self.leaves)}
         self._given = self.graph.given

@@ -71,7 +71,7 @@ def bind(
         faults = [f"no input is called {n!r}" for n in unknown]
         faults += [f"input {n!r} is missing" for n in missing]
         raise InputError(f"{'; '.join(faults)}; expected {_signature(specs, defaults)}")
-    values = {name: _conform(value, by_name[name]) for name, value in given.items()}
+    values = {name: conform(value, by_name[name]) for name, value in given.items()}
     _check_named_dims(specs, values)
     return values
 
@@ -114,7 +114,7 @@ def _signature(specs: Sequence[Spec], defaults: Collection[str]) -> str:
     return ", ".join(parts + optional) or "no inputs"
 
 
-def _conform(value: Any, spec: Spec) -> Any:
+def conform(value: Any, spec: Spec) -> Any:
     """``value`` as an array of the declared dtype, if that changes neither kind nor precision.
 
     The same holds for the elements of sequences (lists), of optionals and of maps (mappings).
@@ -145,15 +145,15 @@ def _conform_held(value: Any, spec: Spec) -> Any:
     """A sequence, optional or map with its elements checked."""
     kind = spec.kinds[0]
     if kind == "optional":
-        return None if value is None else _conform(value, spec.inner)
+        return None if value is None else conform(value, spec.inner)
     if kind == "seq" and isinstance(value, (list, tuple)):
-        return [_conform(v, spec.inner) for v in value]
+        return [conform(v, spec.inner) for v in value]
     if kind.startswith("map") and isinstance(value, Mapping):
         key = str if kind == "map(string)" else (int, np.integer)
         wrong = [k for k in value if not isinstance(k, key)]
         if wrong:
             raise InputError(f"input {spec.name!r}: a key is {wrong[0]!r}, expected {spec}")
-        return {k if key is str else int(k): _conform(v, spec.inner) for k, v in value.items()}
+        return {k if key is str else int(k): conform(v, spec.inner) for k, v in value.items()}
     raise InputError(f"input {spec.name!r}: {type(value).__name__}, expected {spec}")
 
 

@@ -1,16 +1,18 @@
 """The static part of a model: what it is, whether two are equal, and its executor."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxonnx.define.streams import KEY, Stream
+from jaxonnx.errors import InputError
 from jaxonnx.graph import serial
+from jaxonnx.graph.cut import check_names, part
 from jaxonnx.graph.plan import Options, Plan, Spec, Template
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
-from jaxonnx.run.inputs import split_key
+from jaxonnx.run.inputs import conform, split_key
 from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.types import value_types
 
@@ -40,6 +42,7 @@ class Program:
             specs=plan.outputs,
         )
         self._names = tuple(s.name for s in plan.outputs)
+        self._parts: dict[tuple[tuple[str, ...], frozenset[str]], Executor] = {}
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -91,6 +94,8 @@ class Program:
         *,
         inside: bool,
         other: Mapping[str, Any] | None = None,
+        patch: Mapping[str, Any] | None = None,
+        captured: Sequence[str] | None = None,
     ) -> Any:
         """The outputs for the inputs of a call, as one array or :class:`Outputs`.
 
@@ -100,6 +105,8 @@ class Program:
             kwargs: inputs by name; parameters, too, that are inputs with a default; and ``key``.
             inside: whether a leaf or a value in ``other`` is abstract.
             other: values in the place of stored ones that are no leaves, by name.
+            patch: values, or functions of them, in the place of those that nodes give, by name.
+            captured: names of values that are to be given, in a dict, in place of the outputs.
 
         Raises:
             InputError: if a name, the count, a dtype, a rank or a size is wrong.
@@ -110,8 +117,77 @@ class Program:
         if self.executor.draws:
             inputs = {**inputs, KEY: Stream(key)}
         inputs = {**other, **inputs} if other else inputs
-        if inside or (not again and is_inside_a_trace(inputs.values())):
+        if captured is not None or patch:
+            names = self._names if captured is None else captured
+            outputs = self._within(names, patch or {}, leaves, inputs, inside=inside)
+            if captured is not None:
+                return dict(zip(names, outputs, strict=True))
+        elif inside or (not again and is_inside_a_trace(inputs.values())):
             outputs = self.executor.trace(leaves, inputs)
         else:
             outputs = self.executor.run(leaves, inputs, numeric=again)
         return outputs[0] if len(self._names) == 1 else Outputs(outputs, self._names)
+
+    def _within(
+        self,
+        names: Sequence[str],
+        patch: Mapping[str, Any],
+        leaves: tuple[Any, ...],
+        inputs: Mapping[str, Any],
+        *,
+        inside: bool,
+    ) -> list[Any]:
+        """Values by name, with others in the place of some.
+
+        A function is called with the value that earlier patches lead to.
+        """
+        check_names("capture", names, self.plan.graph, self.plan.params)
+        check_names("patch", [*patch], self.plan.graph, self.plan.params)
+        run = functools.partial(self._run_part, leaves=leaves, inside=inside)
+        values = dict(inputs)
+        given: set[str] = set()
+        made = [o for node in self.plan.graph.nodes for o in node.outputs]
+        for name in sorted(patch, key=lambda n: made.index(n) if n in made else -1):
+            value = patch[name]
+            if callable(value):
+                value = value(run((name,), frozenset(given), values=values)[0])
+            values[name] = self._fitting(name, value)
+            given.add(name)
+        return run(tuple(names), frozenset(given), values=values)
+
+    def _run_part(
+        self,
+        names: tuple[str, ...],
+        given: frozenset[str],
+        *,
+        leaves: tuple[Any, ...],
+        values: Mapping[str, Any],
+        inside: bool,
+    ) -> list[Any]:
+        """Values by name, where the values in ``given`` are inputs."""
+        executor = self._parts.get((names, given))
+        if executor is None:
+            declared = {s.name: s for s in self.plan.outputs}
+            executor = Executor(
+                part(self.plan.graph, names, given),
+                self.options,
+                known=self.plan.static,
+                specs=[declared.get(n, Spec(n, None, None)) for n in names],
+                leaves=self.executor.leaves,
+            )
+            executor = self._parts.setdefault((names, given), executor)
+        if inside or is_inside_a_trace(values.values()):
+            return executor.trace(leaves, values)
+        return executor.run(leaves, values)
+
+    def _fitting(self, name: str, value: Any) -> Any:
+        """A value in the place of another, if its type and its known sizes are the same.
+
+        Raises:
+            InputError: if they are not.
+        """
+        spec = self.types.get(name)
+        try:
+            return value if spec is None else conform(value, spec)
+        except InputError as error:
+            raise InputError(f"patch: {error}") from error
