@@ -15,7 +15,7 @@ from jaxonnx.graph.cut import check_names, part, prune
 from jaxonnx.graph.plan import Graph, Options, Plan, Spec, Template
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
 from jaxonnx.graph.toolkit import reads
-from jaxonnx.optimize import fold_constants, split_labels
+from jaxonnx.optimize import fold_constants, in_training, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
@@ -31,6 +31,7 @@ def build_plan(
     frozen: Sequence[str],
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    training: bool = False,
     missing: dict[str, list[str]] | None = None,
 ) -> tuple[Plan, dict[str, np.ndarray], Template]:
     """The plan of a model, the values of its weights by name, and its file without them.
@@ -42,6 +43,7 @@ def build_plan(
         frozen: patterns of names of values that are not.
         inputs: names of the values that become the inputs.
         outputs: names of the values that become the outputs.
+        training: whether batch normalization and dropout train.
         missing: receives what is to be said of operators that are missing here, with the places of
             their nodes. Without it they are an error.
     """
@@ -52,6 +54,7 @@ def build_plan(
     wanted = tuple(map(spec_of, proto.graph.output))
     if inputs is not None or outputs is not None:
         graph, given, wanted = _cut(graph, given, wanted, proto, folders, inputs, outputs)
+    graph, updates = in_training(graph) if training else (graph, {})
     graph = prune(split_labels(graph))
     cone = static_cone(graph, given)
     pinned = cone.pinned.union(constants)
@@ -72,6 +75,7 @@ def build_plan(
         opsets=opsets_of(proto),
         metadata=_metadata(proto),
         declared=tuple(map(spec_of, proto.graph.value_info)),
+        updates={n: o for n, o in updates.items() if stored[n].role == "statistic"},
     )
     kept = weights | {n: a for g in graph.walk() for n, a in g.given.items() if n not in constants}
     template = template_of(proto, origins, kept, folders, own=proto is not source)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 from jax import core
+from jax.typing import ArrayLike
 
 from jaxonnx.errors import InputError
 from jaxonnx.graph.plan import Options, Spec
@@ -37,6 +38,7 @@ def load(
     frozen: Sequence[str] = (),
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
+    training: bool = False,
     constraints: Sequence[str] = (),
     bounds: Mapping[str, int] | None = None,
     buckets: Literal["pow2"] | None = None,
@@ -54,6 +56,9 @@ def load(
         inputs: names of values anywhere in the main graph that are the inputs instead.
         outputs: names of values anywhere in it that are the outputs instead; what they do not need
             is left out.
+        training: whether batch normalization uses the statistics of its input and dropout drops,
+            as the file may say for inference. Those inside of loops and branches do not gather
+            statistics. See :attr:`Model.state`.
         constraints: what may be assumed of symbolic dimensions when the model is traced with
             them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
         bounds: the most results of nodes whose number of results depends on values (NonZero,
@@ -82,6 +87,7 @@ def load(
         frozen=frozen,
         inputs=inputs,
         outputs=outputs,
+        training=training,
     )
     limits = checked_bounds(plan.graph, bounds or {})
     assumed = dims.check_constraints(plan.inputs, constraints)
@@ -139,7 +145,8 @@ class Model:
         params: Mapping[str, Any],
         /,
         *args: Any,
-        patch: Mapping[str, Any] | None = None,
+        patch: Mapping[str, Any] | ArrayLike | None = None,
+        state: Mapping[str, Any] | ArrayLike | None = None,
         **kwargs: Any,
     ) -> Any:
         """The outputs for these inputs under other parameters; pure.
@@ -149,6 +156,9 @@ class Model:
             *args: inputs by position, or one mapping.
             patch: by ONNX name of a value inside the model, what stands in its place: a value of
                 the same type, or a function of the one that would be there.
+            state: statistics by name, as :attr:`state` has them. With it, the new ones are a second
+                result: ``y, state = model.apply(params, x, state=state, key=key)``. An array is
+                the input of that name.
             **kwargs: inputs by ONNX name, and ``key``.
 
         Raises:
@@ -157,11 +167,24 @@ class Model:
             JaxonnxError: as a call of the model.
         """
         plan = self._program.plan
+        if state is not None and not isinstance(state, Mapping):  # an input of that name
+            kwargs, state = {**kwargs, "state": state}, None
+        if patch is not None and not isinstance(patch, Mapping):
+            kwargs, patch = {**kwargs, "patch": patch}, None
+        params = {**params, **state} if state else params
         check_parameters(params, plan)
         leaves = (*(params[n] for n in plan.params), *self._large)
         other = {n: v for n, v in params.items() if n not in self._params}
         inside = is_inside_a_trace((*leaves, *other.values()))
-        return self._program.call(leaves, args, kwargs, inside=inside, other=other, patch=patch)
+        return self._program.call(
+            leaves,
+            args,
+            kwargs,
+            inside=inside,
+            other=other,
+            patch=patch,
+            updated=state is not None,
+        )
 
     def capture(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Values inside the model by ONNX name, for inputs as of a call: ``capture(x, "h", "z")``.
@@ -218,17 +241,39 @@ class Model:
         rest = {n: a for g in plan.graph.walk() for n, a in g.given.items() if n in plan.stored}
         return {n: self._params[n] if n in self._params else rest[n] for n in plan.stored}
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """The statistics that training gathers, by ONNX name; none unless ``training=True``."""
+        stored = self.stored
+        return {n: stored[n] for n in self._program.plan.updates}
+
     def replace(self, params: Mapping[str, Any]) -> "Model":
         """The same model with some or all parameters replaced.
 
+        Statistics can be replaced as well. They belong to the static part, so that the result
+        compiles anew.
+
         Raises:
-            InputError: if a name is unknown, or a dtype or shape differs from today's.
+            InputError: if a name is unknown or that of a constant, or a dtype or shape differs from
+                today's.
         """
-        unknown = [n for n in params if n not in self._params]
+        plan = self._program.plan
+        rest = {n: v for n, v in params.items() if n not in self._params}
+        known = [n for n, s in plan.stored.items() if s.role != "constant"]
+        unknown = [n for n in rest if n not in known]
         if unknown:
-            raise InputError(f"no weight is called {unknown[0]!r}{near(unknown[0], self._params)}")
-        check_parameters(params, self._program.plan, all_weights=False)
-        return Model({**self._params, **params}, self._program, self._constants)
+            said = f"no weight or statistic is called {unknown[0]!r}{near(unknown[0], known)}"
+            raise InputError(said)
+        check_parameters(params, plan, all_weights=False)
+        weights = {n: params.get(n, v) for n, v in self._params.items()}
+        if not rest:
+            return Model(weights, self._program, self._constants)
+        if self._constants is not None or is_inside_a_trace(rest.values()):
+            raise InputError(
+                f"{next(iter(rest))!r} is a statistic: replace it outside of a trace, "
+                "in a plain model"
+            )
+        return Model(weights, self._program.with_values(rest))
 
     def inference(self) -> "Model":
         """The same model with every large array as a leaf, integer weights too; for inference.

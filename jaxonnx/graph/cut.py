@@ -1,7 +1,9 @@
 """Parts of a graph: what some of its values need, and what is left without it."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
 
 from jaxonnx.errors import InputError
 from jaxonnx.graph.plan import Graph
@@ -37,6 +39,29 @@ def part(graph: Graph, outputs: Sequence[str], given: Collection[str]) -> Graph:
     needed = {n for node in rest.nodes for n in reads(node)} | {*outputs}
     stored = {n: a for n, a in graph.initializers.items() if n in needed}
     return dataclasses.replace(rest, initializers=stored)
+
+
+def with_given(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:
+    """``graph`` with other values of what it and the graphs inside it store."""
+    replaced = lambda stored: {n: values.get(n, a) for n, a in stored.items()}
+    nodes = [
+        dataclasses.replace(
+            node,
+            attributes={
+                n: with_given(a, values) if isinstance(a, Graph) else a
+                for n, a in node.attributes.items()
+            },
+        )
+        if node.subgraphs
+        else node
+        for node in graph.nodes
+    ]
+    return dataclasses.replace(
+        graph,
+        nodes=tuple(nodes),
+        initializers=replaced(graph.initializers),
+        constants=replaced(graph.constants),
+    )
 
 
 def check_names(

@@ -249,6 +249,7 @@ class Plan:
         defaults: names of inputs that have an initializer, so need not be given.
         stored: what every stored floating value is for, by name.
         declared: what the file says of values that nodes give.
+        updates: in training, the further outputs that are new statistics, by what they replace.
         static: names of the inputs whose values must be known while tracing.
         opsets: the opset imports, domain to version.
         metadata: producer, graph name, model version and the model's own properties.
@@ -263,6 +264,7 @@ class Plan:
     opsets: Mapping[str, int]
     metadata: Mapping[str, str]
     declared: tuple[Spec, ...] = ()
+    updates: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def params(self) -> tuple[str, ...]:

@@ -1,13 +1,16 @@
 """The static part of a model: what it is, whether two are equal, and its executor."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxonnx.define.streams import KEY, Stream
 from jaxonnx.errors import InputError
 from jaxonnx.graph import serial
-from jaxonnx.graph.cut import check_names, part
+from jaxonnx.graph.cut import check_names, part, with_given
 from jaxonnx.graph.plan import Options, Plan, Spec, Template
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
@@ -33,13 +36,14 @@ class Program:
         self.options = options
         self.template = template
         self.bind = Binder(plan.inputs, plan.defaults)
+        count = len(plan.outputs)
         self.executor = Executor(
             plan.graph,
             options,
             params=plan.params,
             known=plan.static,
             text={s.name for s in plan.inputs if s.is_text},
-            specs=plan.outputs,
+            specs=[*plan.outputs, *(Spec(n, None, None) for n in plan.graph.outputs[count:])],
         )
         self._names = tuple(s.name for s in plan.outputs)
         self._parts: dict[tuple[tuple[str, ...], frozenset[str]], Executor] = {}
@@ -53,6 +57,11 @@ class Program:
     def types(self) -> Mapping[str, Spec]:
         """Dtype and shape of every value by name, as far as they are known."""
         return value_types(self.plan, self.options)
+
+    def with_values(self, values: Mapping[str, Any]) -> "Program":
+        """The same program with other values of what it stores."""
+        graph = with_given(self.plan.graph, {n: np.asarray(v) for n, v in values.items()})
+        return Program(dataclasses.replace(self.plan, graph=graph), self.options, self.template)
 
     def encode(self) -> bytes:
         """The content as bytes; :meth:`decode` reads them."""
@@ -96,6 +105,7 @@ class Program:
         other: Mapping[str, Any] | None = None,
         patch: Mapping[str, Any] | None = None,
         captured: Sequence[str] | None = None,
+        updated: bool = False,
     ) -> Any:
         """The outputs for the inputs of a call, as one array or :class:`Outputs`.
 
@@ -107,6 +117,7 @@ class Program:
             other: values in the place of stored ones that are no leaves, by name.
             patch: values, or functions of them, in the place of those that nodes give, by name.
             captured: names of values that are to be given, in a dict, in place of the outputs.
+            updated: whether the new statistics are wanted, too, as a second result.
 
         Raises:
             InputError: if a name, the count, a dtype, a rank or a size is wrong.
@@ -118,7 +129,7 @@ class Program:
             inputs = {**inputs, KEY: Stream(key)}
         inputs = {**other, **inputs} if other else inputs
         if captured is not None or patch:
-            names = self._names if captured is None else captured
+            names = self.plan.graph.outputs if captured is None else captured
             outputs = self._within(names, patch or {}, leaves, inputs, inside=inside)
             if captured is not None:
                 return dict(zip(names, outputs, strict=True))
@@ -126,7 +137,12 @@ class Program:
             outputs = self.executor.trace(leaves, inputs)
         else:
             outputs = self.executor.run(leaves, inputs, numeric=again)
-        return outputs[0] if len(self._names) == 1 else Outputs(outputs, self._names)
+        count = len(self._names)
+        result = outputs[0] if count == 1 else Outputs(outputs[:count], self._names)
+        if not updated:
+            return result
+        new = dict(zip(self.plan.graph.outputs[count:], outputs[count:], strict=True))
+        return result, {n: new[o] for n, o in self.plan.updates.items()}
 
     def _within(
         self,
