@@ -41,9 +41,8 @@ def _gathering(node: Node) -> Node:
     ours = (f"{n}@{node.key}" for n in node.inputs[3:5])
     outputs = [name or own for name, own in zip(given, ours, strict=True)]
     rest = node.outputs[3:]
-    return dataclasses.replace(
-        node, attributes=attributes, outputs=(node.outputs[0], *outputs, *rest)
-    )
+    every = (*node.outputs[:1], *outputs, *rest)
+    return dataclasses.replace(node, attributes=attributes, outputs=every)
 
 
 def _dropping(graph: Graph) -> Graph:
@@ -62,16 +61,15 @@ def _dropping(graph: Graph) -> Graph:
 def _trained_dropout(node: Node) -> tuple[Node, Mapping[str, np.ndarray]]:
     """A dropout that drops, and the constants that it reads."""
     attributes = {n: v for n, v in node.attributes.items() if n not in ("is_test", "ratio")}
-    version, constants = max(node.version, _TRAINS_BY_INPUT), dict(_constants(node))
+    version, made = max(node.version, _TRAINS_BY_INPUT), [*_constants(node)]
     if node.version < _TRAINS_BY_INPUT and len(node.outputs) > 1 and node.version != 10:
         attributes |= {n: v for n, v in node.attributes.items() if n == "ratio"}
         return dataclasses.replace(node, version=6, attributes=attributes), {}
-    ratio, training = [*constants]
-    ratio = node.inputs[1] if node.version >= _TRAINS_BY_INPUT and len(node.inputs) > 1 else ratio
-    inputs = (node.inputs[0], ratio, training)
-    return dataclasses.replace(
-        node, version=version, attributes=attributes, inputs=inputs
-    ), constants
+    (ratio, _), (training, _) = made
+    data, *given = node.inputs
+    inputs = (data, given[0] if given else ratio, training)
+    now = dataclasses.replace(node, version=version, attributes=attributes, inputs=inputs)
+    return now, dict(made)
 
 
 def _constants(node: Node) -> Iterator[tuple[str, np.ndarray]]:
