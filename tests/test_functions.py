@@ -91,6 +91,29 @@ def test_own_opset_import():
     assert_close(model(x).z, np.full((1, 2, 2), 0.5, np.float32))
 
 
+def test_axes_as_an_attribute_inside_of_a_newer_model():
+    """[onnxruntime#16341] ReduceMean takes its axes as an attribute in 17, as an input in 18."""
+    model = load(
+        """(float16[1, 2] x) => (float16[1, 2] y, float16[1] m) <int64[1] axes = {-1}> {
+            y = own.norm(x)
+            m = ReduceMean<keepdims = 0>(x, axes)
+        }""",
+        [
+            """<domain: "own", opset_import: ["" : 17]> norm (x) => (y) {
+                mean = ReduceMean<axes = [-1]>(x)
+                rest = Sub(x, mean)
+                squares = Mul(rest, rest)
+                variance = ReduceMean<axes = [-1]>(squares)
+                deviation = Sqrt(variance)
+                y = Div(rest, deviation)
+            }"""
+        ],
+    )
+    y, m = model(np.array([[1, 5]], np.float16))
+    assert_close(y, np.array([[-1, 1]], np.float16))
+    assert_close(m, np.array([3], np.float16))
+
+
 def test_overloads():
     functions = [parse_function(f"f (x) => (y) {{ y = {op}(x) }}") for op in ("Neg", "Relu")]
     functions[1].overload = "positive"

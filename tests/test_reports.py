@@ -5,9 +5,11 @@ A report whose behaviour belongs to one family of operators has its test in that
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
-from helpers import assert_close, f32, i64, run_node, text_model
+from helpers import assert_close, f32, i64, run_node, text_model, u8
 
 import jaxonnx
 from jaxonnx import ops
@@ -42,6 +44,11 @@ def test_a_bound_or_a_value_with_an_empty_name_is_absent():
     assert_close(y, f32([0, 1, 2]))
     (y,) = run_node("Clip", [f32([-1, 5]), None, f32(3)], opset=13)
     assert_close(y, f32([-1, 3]))
+    for opset in (10, 13, 19, 21, 25):
+        (y,) = run_node("QuantizeLinear", [f32([-1, 3]), f32(0.5), None], opset=opset)
+        assert_close(y, u8([0, 6]))
+        (y,) = run_node("DequantizeLinear", [u8([0, 6]), f32(0.5), None], opset=opset)
+        assert_close(y, f32([0, 3]))
 
 
 def test_wrap_takes_from_the_other_end():
@@ -109,3 +116,76 @@ def test_the_mask_of_dropout_has_the_type_of_its_version(opset, dtype):
     y, mask = run_node("Dropout", [f32([1, 2])], opset=opset, outputs=2)
     assert_close(y, f32([1, 2]))
     assert_close(mask, np.ones(2, dtype))
+
+
+@pytest.mark.parametrize("opset", [3, 7, 14, 22])
+@pytest.mark.parametrize(("linear_before_reset", "expected"), [(0, 1.25), (1, 1.0)])
+def test_where_gru_resets(opset, linear_before_reset, expected):
+    """[onnxscript#2852] Both gates are 0.5; the new state is 0.5 * 1 + 1, or 0.5 * (1 + 1)."""
+    one = np.ones((1, 1, 1), np.float32)
+    r, b = f32([[[0], [0], [1]]]), f32([[0, 0, 0, 0, 0, 1]])
+    inputs = [one, 0 * r, r, b, None, one]
+    options = {"activations": ["Sigmoid", "Affine"], "hidden_size": 1, "opset": opset}
+    _, last = run_node("GRU", inputs, outputs=2, linear_before_reset=linear_before_reset, **options)
+    assert_close(last, f32([[[expected]]]))
+
+
+LINEAR = {"activations": ["Affine"] * 3, "hidden_size": 1, "outputs": 3}
+
+
+@pytest.mark.parametrize("opset", [7, 14, 22])
+def test_lstm_in_reverse_gives_its_outputs_in_the_order_of_its_inputs(opset):
+    """[onnxruntime#4187] All gates are 1, so the cell sums up."""
+    x, w = f32([1, 10, 100]).reshape(3, 1, 1), f32([[[0], [0], [0], [1]]])
+    gates = f32([[1, 1, 1, 0, 0, 0, 0, 0]])
+    inputs = [x, w, 0 * w, gates]
+    y, h, c = run_node("LSTM", inputs, direction="reverse", opset=opset, **LINEAR)
+    assert_close(y, f32([111, 110, 100]).reshape(3, 1, 1, 1))
+    assert_close(h, f32([[[111]]]))
+    assert_close(c, f32([[[111]]]))
+
+
+@pytest.mark.parametrize("opset", [7, 14, 22])
+def test_peepholes_of_lstm(opset):
+    """[opencv#29931] P holds those of i, o and f, and o sees the new cell.
+
+    i = 2 * 7, f = 5 * 7, C = 35 * 7 + 14 * 1, o = 3 * 259, H = 777 * 259.
+    """
+    one, w = np.ones((1, 1, 1), np.float32), f32([[[0], [0], [0], [1]]])
+    inputs = [one, w, 0 * w, None, None, 0 * one, 7 * one, f32([[2, 3, 5]])]
+    _, h, c = run_node("LSTM", inputs, opset=opset, **LINEAR)
+    assert_close(c, f32([[[259]]]))
+    assert_close(h, f32([[[201243]]]))
+
+
+def test_bfloat16_is_that_of_ml_dtypes():
+    """[onnx#6991] Stored, given and computed."""
+    model = text_model("(bfloat16[2] x) => (bfloat16[2] y) { y = Mul(x, w) }")
+    stored = onnx.numpy_helper.from_array(np.array([2], ml_dtypes.bfloat16), "w")
+    model.graph.initializer.append(stored)
+    y = jaxonnx.load(model)(np.array([1, 1.5], ml_dtypes.bfloat16))
+    assert_close(y, np.array([2, 3], ml_dtypes.bfloat16))
+
+
+def test_large_int64_where_jax_computes_in_32_bits():
+    """[LANfactory#79]"""
+    (y,) = run_node("Add", [i64([2**40]), i64([0])], opset=14)
+    assert_close(y, i64([2**40]))
+
+
+def test_branches_of_different_rank():
+    """[openvino#33027] Legal: the branch that is taken gives the rank."""
+    model = text_model(
+        """(float[2] x, bool c) => (float[?] y) {
+            y = If (c) <
+                then_branch = a () => (float[2] r) { r = Neg(x) },
+                else_branch = b () => (float[1, 2] r) {
+                    zero = Constant<value_ints = [0]>()
+                    r = Unsqueeze(x, zero)
+                }>
+        }"""
+    )
+    model.graph.output[0].ClearField("type")
+    loaded = jaxonnx.load(model)
+    assert_close(loaded(f32([1, 2]), True), f32([-1, -2]))
+    assert_close(loaded(f32([1, 2]), False), f32([[1, 2]]))
