@@ -1,12 +1,14 @@
 """Checks of values and derivatives, and the only use of JAX's experimental and internal interface.
 
-``jax.experimental.checkify`` reports too many results, and a primitive of our own, made with
-``jax.interpreters``, refuses to be transposed.
+``jax.experimental.checkify`` reports too many results. ``jax.interpreters`` make two primitives of
+our own: one that refuses to be transposed, and a product in which 0 times infinity is 0.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import core
 from jax.experimental import checkify
@@ -61,3 +63,40 @@ _untransposable.def_abstract_eval(lambda x, *, text: x)
 ad.deflinear2(_untransposable, _transpose)
 batching.defvectorized(_untransposable)
 mlir.register_lowering(_untransposable, lambda ctx, x, *, text: [x])
+
+
+def times(a: Any, b: Any) -> Any:
+    """``a * b``, and 0 where one of them is 0, whatever the other is.
+
+    Derivatives are infinite at the edge of a domain. What does not move, or is not looked at, as in
+    the branch of a ``where`` that is not taken, has no part in them: 0 times infinity is 0, in both
+    modes and, in rules that are made of nothing else, in all orders.
+    """
+    dtype = jnp.result_type(a, b)
+    return _product.bind(*jnp.broadcast_arrays(jnp.asarray(a, dtype), jnp.asarray(b, dtype)))
+
+
+def _or_0(a: Any, b: Any) -> Any:
+    return jnp.where((a == 0) | (b == 0), jnp.zeros_like(a), a * b)
+
+
+def _transpose_product(cotangent: Any, a: Any, b: Any) -> Any:
+    """It is linear in both, and its own transpose."""
+    if isinstance(cotangent, ad.Zero):
+        return None, None
+    if ad.is_undefined_primal(a):
+        return _product.bind(cotangent, b), None
+    return None, _product.bind(a, cotangent)
+
+
+_product = Primitive("jaxonnx_product")
+_product.def_impl(jax.jit(_or_0))
+_product.def_abstract_eval(lambda a, b: a)
+ad.defjvp(
+    _product,
+    lambda change, a, b: _product.bind(change, b),
+    lambda change, a, b: _product.bind(a, change),
+)
+ad.primitive_transposes[_product] = _transpose_product
+batching.defbroadcasting(_product)
+mlir.register_lowering(_product, mlir.lower_fun(_or_0, multiple_results=False))

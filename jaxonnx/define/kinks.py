@@ -38,7 +38,8 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
             call = functools.partial(function, **bound.kwargs)
             if xp(*bound.args) is np:  # known values, dimension expressions among them
                 return call(*bound.args)
-            differentiable = jax.custom_jvp(call)
+            # JAX may hand over constants in a form of its own, which is no array of JAX.
+            differentiable = jax.custom_jvp(lambda *values: call(*map(_readable, values)))
             x64 = x64_enabled()  # derivatives are taken after the scope has closed
 
             @differentiable.defjvp

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jaxonnx.define.experimental import times
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import xp
 
@@ -27,12 +28,12 @@ def _shifted(x: Any, axes: Axes) -> tuple[Any, Any]:
 
 
 def _mean(weights: Any, values: Any, axes: Axes) -> Any:
-    return jnp.sum(weights * values, tuple(axes), keepdims=True)
+    return jnp.sum(times(weights, values), tuple(axes), keepdims=True)
 
 
 def _softmax_tangent(dx: Any, x: Any, *, axes: Axes) -> Array:
     y = softmax(x, axes=axes)
-    return y * (dx - _mean(y, dx, axes))
+    return times(y, dx - _mean(y, dx, axes))
 
 
 @kink(_softmax_tangent)

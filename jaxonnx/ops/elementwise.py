@@ -9,8 +9,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.experimental import times
 from jaxonnx.define.kinks import kink
-from jaxonnx.define.known import is_symbolic, less, lift, maximum, minimum, xp
+from jaxonnx.define.known import is_known, is_symbolic, less, lift, maximum, minimum, xp
 from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
@@ -72,11 +73,27 @@ mul_1 = older(mul, 1, 6, inputs=aligned, note="``b`` is aligned with ``a`` from 
 
 @register("Div", 7, 13, 14, symbolic=True, elementwise=True)
 def div(a: ArrayLike, b: ArrayLike, /) -> Array:
-    """``a / b``, broadcast; of integers, toward zero (by 0: any integer)."""
+    """``a / b``, broadcast; of integers, toward zero (by 0: any integer).
+
+    Derivatives at ``b`` 0 are infinite, by ``b`` with the sign of ``-a``.
+    """
     if is_symbolic(a) or is_symbolic(b):
         return _divide_dims(a, b)
     if _is_integer(a, b):
         return _divide_integers(a, b)
+    if is_known(b) and np.all(np.isfinite(b) & (b != 0)):  # its derivative is finite
+        return xp(a, b).true_divide(a, b)
+    return _quotient(a, b)
+
+
+def _quotient_tangent(da: Any, db: Any, a: Any, b: Any) -> Any:
+    slope = reciprocal(b)
+    by_a = 0 if da is None else times(slope, da)
+    return by_a if db is None else by_a - times(times(_quotient(a, b), slope), db)
+
+
+@kink(_quotient_tangent)
+def _quotient(a: Any, b: Any, /) -> Any:
     return xp(a, b).true_divide(a, b)
 
 
@@ -261,9 +278,15 @@ def round(x: ArrayLike, /) -> Array:
     return xp(x).rint(x)
 
 
+def _reciprocal_tangent(dx: Any, x: Any) -> Any:
+    y = reciprocal(x)
+    return times(-times(y, y), dx)
+
+
 @register("Reciprocal", 1, 6, 13, elementwise=True)
+@kink(_reciprocal_tangent)
 def reciprocal(x: ArrayLike, /) -> Array:
-    """``1 / x``."""
+    """``1 / x``. Derivative at 0: minus infinity."""
     return xp(x).reciprocal(x)
 
 

@@ -5,8 +5,11 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.experimental import times
+from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import xp
 from jaxonnx.define.registry import register
+from jaxonnx.ops.elementwise import reciprocal
 
 __all__ = [
     "acos",
@@ -29,18 +32,21 @@ __all__ = [
 
 
 @register("Sqrt", 1, 6, 13, elementwise=True)
+@kink(lambda dx, x: times(reciprocal(2 * jnp.abs(sqrt(x))), dx))
 def sqrt(x: ArrayLike, /) -> Array:
-    """The square root; NaN of negative numbers. Derivative at 0: infinity."""
+    """The square root; NaN of negative numbers. Derivative at 0 and -0: infinity."""
     return xp(x).sqrt(x)
 
 
 @register("Exp", 1, 6, 13, elementwise=True)
+@kink(lambda dx, x: times(exp(x), dx))
 def exp(input: ArrayLike, /) -> Array:
     """``e ** input``."""
     return xp(input).exp(input)
 
 
 @register("Log", 1, 6, 13, elementwise=True)
+@kink(lambda dx, x: times(reciprocal(x), dx))
 def log(input: ArrayLike, /) -> Array:
     """The natural logarithm. Derivative at 0: infinity."""
     return xp(input).log(input)
@@ -74,12 +80,14 @@ def tan(input: ArrayLike, /) -> Array:
 
 
 @register("Asin", 7, 22, elementwise=True)
+@kink(lambda dx, x: times(reciprocal(sqrt(1 - x * x)), dx))
 def asin(input: ArrayLike, /) -> Array:
     """The arc sine in radians. Derivative at -1 and 1: infinity."""
     return jnp.arcsin(input)
 
 
 @register("Acos", 7, 22, elementwise=True)
+@kink(lambda dx, x: times(-reciprocal(sqrt(1 - x * x)), dx))
 def acos(input: ArrayLike, /) -> Array:
     """The arc cosine in radians. Derivative at -1 and 1: minus infinity."""
     return jnp.arccos(input)
@@ -116,12 +124,14 @@ def asinh(input: ArrayLike, /) -> Array:
 
 
 @register("Acosh", 9, 22, elementwise=True)
+@kink(lambda dx, x: times(times(reciprocal(sqrt(x - 1)), reciprocal(sqrt(x + 1))), dx))
 def acosh(input: ArrayLike, /) -> Array:
     """The inverse hyperbolic cosine, of numbers from 1 on. Derivative at 1: infinity."""
     return jnp.arccosh(input)
 
 
 @register("Atanh", 9, 22, elementwise=True)
+@kink(lambda dx, x: times(reciprocal(1 - x * x), dx))
 def atanh(input: ArrayLike, /) -> Array:
     """The inverse hyperbolic tangent, from -1 to 1. Derivative at the ends: infinity."""
     return jnp.arctanh(input)
