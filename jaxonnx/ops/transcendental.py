@@ -1,5 +1,7 @@
 """Unary transcendental functions, and the square root."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -31,15 +33,23 @@ __all__ = [
 ]
 
 
+def _sqrt_tangent(dx: Any, x: Any) -> Array:
+    return times(reciprocal(2 * jnp.abs(sqrt(x))), dx)
+
+
 @register("Sqrt", 1, 6, 13, elementwise=True)
-@kink(lambda dx, x: times(reciprocal(2 * jnp.abs(sqrt(x))), dx))
+@kink(_sqrt_tangent)
 def sqrt(x: ArrayLike, /) -> Array:
     """The square root; NaN of negative numbers. Derivative at 0 and -0: infinity."""
     return xp(x).sqrt(x)
 
 
+def _exp_tangent(dx: Any, x: Any) -> Array:
+    return times(exp(x), dx)
+
+
 @register("Exp", 1, 6, 13, elementwise=True)
-@kink(lambda dx, x: times(exp(x), dx))
+@kink(_exp_tangent)
 def exp(input: ArrayLike, /) -> Array:
     """``e ** input``."""
     return xp(input).exp(input)
