@@ -5,6 +5,7 @@ A report whose behaviour belongs to one family of operators has its test in that
 
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import onnx
@@ -189,3 +190,100 @@ def test_branches_of_different_rank():
     loaded = jaxonnx.load(model)
     assert_close(loaded(f32([1, 2]), True), f32([-1, -2]))
     assert_close(loaded(f32([1, 2]), False), f32([[1, 2]]))
+
+
+@pytest.mark.parametrize("opset", [1, 8, 9, 10, 12])
+def test_flatten_of_every_opset(opset):
+    """[onnx2torch#192] The newest version not above the opset."""
+    (y,) = run_node("Flatten", [np.zeros((2, 3, 4), np.float32)], opset=opset)
+    assert y.shape == (2, 12)
+
+
+def test_updates_at_one_place_add_up():
+    """[onnx-mlir#3551]"""
+    inputs = [f32([0, 0, 0]), i64([-1, -1]), f32([1, 2])]
+    assert_close(run_node("ScatterElements", inputs, opset=16, reduction="add")[0], f32([0, 0, 3]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "allowzero"),
+    [((0, 10), [0, 1, -1], 0), ((0, 10), [0, 1, -1], 1), ((2, 3), [0, -1], 1)],
+)
+def test_a_size_that_nothing_decides_is_refused(old, new, allowzero):
+    """[onnxruntime#28449] Beside a dimension of 0 any size would do for -1."""
+    inputs = [np.zeros(old, np.float32), i64(new)]
+    with pytest.raises(InvalidModelError, match="cannot reshape"):
+        run_node("Reshape", inputs, opset=14, allowzero=allowzero)
+
+
+def test_a_batch_that_was_baked_in_is_named_and_can_be_replaced():
+    """[GR00T#111]"""
+    model = jaxonnx.load(
+        text_model(
+            """(float[N, 2, 3] x) => (float[1, 6] y) <int64[2] target = {1, 6}> {
+                h = Relu(x)
+                y = Reshape(h, target)
+            }"""
+        )
+    )
+    x = np.ones((4, 2, 3), np.float32)
+    with pytest.raises(InvalidModelError, match="baked in when the model was exported") as caught:
+        model(x)
+    assert "node giving 'y' (Reshape-14)" in caught.value.__notes__[0]
+    assert "'target': int64[2] = [1, 6]" in caught.value.__notes__[0]
+    y = model.apply(model.params, x, patch={"target": i64([-1, 6])})
+    assert_close(y, np.ones((4, 6), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("ReduceL2<keepdims = 0>(x)", [0, 0]),
+        ("LpNormalization(x)", [0, 0]),
+        ("LayerNormalization<epsilon = 1.0>(x, one)", [0.5, -0.5]),
+        ("RMSNormalization<epsilon = 1.0>(x, one)", [1, 0]),
+    ],
+)
+def test_derivatives_of_norms_are_finite_at_rows_of_zeros(node, expected):
+    """[jax#11716] The deviation has none there: ``x / sqrt(var + 1)`` is linear at first order."""
+    model = jaxonnx.load(
+        text_model(
+            f"(float[2] x) => (float[?] y) <float[2] one = {{1.0, 1.0}}> {{ y = {node} }}", opset=23
+        )
+    )
+    assert_close(jax.grad(lambda x: model(x).ravel()[0])(f32([0, 0])), f32(expected))
+
+
+LOOP = """(int64 m) => (int64[K] numbers, bool[K] flags) <bool{S} go = {{1}}> {{
+    numbers, flags = Loop <body = b (int64{S} i, bool{S} c)
+        => (bool{S} more, int64{S} number, bool{S} flag) {{
+        more = Identity(c)
+        number = Identity(i)
+        flag = Identity(c)
+    }}> (m, go)
+}}"""
+
+
+@pytest.mark.parametrize(("declared", "shape"), [("", (3,)), ("[1]", (3, 1))])
+def test_the_rank_that_a_body_of_a_loop_declares(declared, shape):
+    """[onnxruntime#1052]"""
+    model = text_model(LOOP.format(S=declared))
+    for output in model.graph.output:
+        output.ClearField("type")
+    numbers, flags = jaxonnx.load(model)(i64(3))
+    assert_close(numbers, i64([0, 1, 2]).reshape(shape))
+    assert_close(flags, np.ones(shape, bool))
+
+
+@pytest.mark.parametrize(("declared", "shape"), [("", (3,)), ("[1]", (3, 1))])
+def test_the_rank_that_a_body_of_a_scan_declares(declared, shape):
+    """[onnxruntime#1052] Slices of a vector have no dimension, or one where it says so."""
+    model = text_model(
+        f"""(float[3] x) => (float[K] y) {{
+            y = Scan <num_scan_inputs = 1, body = b (float{declared} v) => (float{declared} w) {{
+                w = Neg(v)
+            }}> (x)
+        }}"""
+    )
+    model.graph.output[0].ClearField("type")
+    assert_close(jaxonnx.load(model)(f32([1, 2, 3])), f32([-1, -2, -3]).reshape(shape))

@@ -200,6 +200,15 @@ def test_at_some_sizes(name):
     agree(load(body, outputs, [constraint], opset), sizes[:3])
 
 
+def test_an_end_that_turns_out_negative_counts_from_the_end():
+    """``x[:S - 5]`` of three elements is ``x[:-2]``, one element, as Python has it."""
+    body, constraint = DECIDED["end below"]
+    model = load(HEAD + body, ["y"], [constraint])
+    x = {"x": f32([1, 2, 3]), "m": np.zeros((3, 6), np.float32)}
+    for y in (model(x), export(model).call(model.params, x)):
+        assert np.asarray(y).tolist() == [1]
+
+
 def test_other_sizes_are_refused_when_they_run():
     """A constraint is checked by the exported program itself."""
     exported = export(load(HEAD + "k = Sub(n, two) y = Slice(x, k, far)", ["y"], ["S >= 2"]))

@@ -2,14 +2,20 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close, f32, i64, run_node, u8
+from helpers import assert_close, f32, i64, run_node, strings, u8
+
+from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
 ROW = f32([[[1, 2, 3]]])
 BLOCK = f32([[[1, 2], [4, 3]]])
 SUMS: dict[str, Any] = {"kernel_shape": [2], "strides": [2]}
 SLOPED = f32(-np.ones((1, 2, 2)))
+COUNTED: dict[str, Any] = {"kernel_shape": [4], "strides": [2], "pads": [1, 1]}
+COUNTED |= {"count_include_pad": 1}
+TWICE = [f32([1, 2]), i64([0, 0]), f32([5, 6])]
 PRODUCT = [f32([[1, 2]]), f32([[1], [1]]), f32([10])]
 
 # Operator, opset, inputs, attributes, outputs.
@@ -64,6 +70,41 @@ CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
     # The axis is an attribute before 20.
     ("DFT", 17, [f32([[[1], [2]]])], {"axis": 1}, [f32([[[3, 0], [-1, 0]]])]),
     ("DFT", 20, [f32([[[1], [2]]]), None, i64(1)], {}, [f32([[[3, 0], [-1, 0]]])]),
+    # The ratio is an attribute before 12, an input since; neither matters where nothing is dropped.
+    ("Dropout", 10, [f32([1, 2])], {"ratio": 0.75}, [f32([1, 2]), np.array([True, True])]),
+    ("Dropout", 12, [f32([1, 2]), f32(0.75)], {}, [f32([1, 2]), np.array([True, True])]),
+    # The type is a name in 1; strings are read from 9 on, float8 came with 19.
+    ("Cast", 1, [f32([-1.5])], {"to": "INT32"}, [np.int32([-1])]),
+    ("Cast", 6, [f32([-1.5])], {"to": 6}, [np.int32([-1])]),
+    ("Cast", 9, [strings("1.5", "-INF")], {"to": 1}, [f32([1.5, -np.inf])]),
+    ("Cast", 13, [f32([1.5])], {"to": 16}, [np.array([1.5], ml_dtypes.bfloat16)]),
+    ("Cast", 19, [f32([1e3])], {"to": 17}, [np.array([448], ml_dtypes.float8_e4m3fn)]),
+    (
+        "Cast",
+        19,
+        [f32([1e3])],
+        {"to": 17, "saturate": 0},
+        [np.array([np.nan], ml_dtypes.float8_e4m3fn)],
+    ),
+    # Named ScatterElements from 11 on; it reduces from 16, by order from 18 on.
+    ("Scatter", 9, [f32([1, 2]), i64([-1]), f32([5])], {}, [f32([1, 5])]),
+    ("ScatterElements", 11, [f32([1, 2]), i64([-1]), f32([5])], {}, [f32([1, 5])]),
+    ("ScatterElements", 16, TWICE, {"reduction": "add"}, [f32([12, 2])]),
+    ("ScatterElements", 16, TWICE, {"reduction": "mul"}, [f32([30, 2])]),
+    ("ScatterElements", 18, TWICE, {"reduction": "max"}, [f32([6, 2])]),
+    ("ScatterElements", 18, TWICE, {"reduction": "min"}, [f32([1, 2])]),
+    # Of what the last window covers, 4 and 5, padding counts, what is beyond it does not: 9 / 3.
+    ("AveragePool", 7, [f32([[[1, 2, 3, 4, 5]]])], COUNTED, [f32([[[1.5, 3.5]]])]),
+    *(
+        (
+            "AveragePool",
+            opset,
+            [f32([[[1, 2, 3, 4, 5]]])],
+            COUNTED | {"ceil_mode": 1},
+            [f32([[[1.5, 3.5, 3]]])],
+        )
+        for opset in (10, 11, 19, 22)
+    ),
     # Integers are pooled from 12 on: their padding is the lowest number of the type.
     (
         "MaxPool",
@@ -86,3 +127,24 @@ def test_both_sides(
     results = run_node(op_type, inputs, opset=opset, outputs=len(expected), **attributes)
     for actual, right in zip(results, expected, strict=True):
         assert_close(actual, right)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "opset", "inputs", "attributes", "error"),
+    [
+        ("Dropout", 10, [f32([1, 2]), f32(0.75)], {}, InvalidModelError),
+        ("Dropout", 12, [f32([1, 2])], {"ratio": 0.75}, InvalidModelError),
+        ("Cast", 6, [strings("1")], {"to": 1}, InvalidModelError),
+        ("Cast", 13, [f32([1e3])], {"to": 17, "saturate": 0}, InvalidModelError),
+        ("Scatter", 9, TWICE, {"reduction": "add"}, InvalidModelError),
+        ("Scatter", 11, TWICE, {}, UnsupportedOpError),
+        ("ScatterElements", 9, TWICE, {}, UnsupportedOpError),
+        ("ScatterElements", 13, TWICE, {"reduction": "add"}, InvalidModelError),
+        ("ScatterND", 13, TWICE, {"reduction": "add"}, InvalidModelError),
+    ],
+)
+def test_what_the_other_side_of_a_boundary_has_is_refused(
+    op_type: str, opset: int, inputs: list[Any], attributes: Any, error: Any
+):
+    with pytest.raises(error):
+        run_node(op_type, inputs, opset=opset, **attributes)

@@ -141,8 +141,8 @@ def _inferred(old: Sequence[Any], dims: Sequence[Any]) -> Sequence[Any]:
 def _mismatch(old: Sequence[Any], dims: Sequence[Any]) -> InvalidModelError:
     return InvalidModelError(
         f"cannot reshape {list(old)} ({math.prod(old)} elements) to {list(dims)}; if a size in it "
-        "was baked in when the model was exported, call it at that size or export it again with a "
-        "dynamic dimension"
+        "was baked in when the model was exported, call it at that size, export it again with a "
+        "dynamic dimension or give the shape another value with apply(..., patch=...)"
     )
 
 

@@ -255,6 +255,16 @@ def test_no_time_and_no_batch(op_type):
     assert run(op_type, [inputs[0][:, :0], *inputs[1:3]])[0].shape == (4, 1, 0, 3)
 
 
+@pytest.mark.parametrize("op_type", GATES)
+def test_a_long_sequence_is_no_larger_a_program(op_type):
+    _, *weights = random_inputs(op_type, optional=False)[:3]
+
+    def program(time):
+        return str(jax.make_jaxpr(lambda x: run(op_type, [x, *weights]))(np.zeros((time, 1, 2))))
+
+    assert len(program(10)) == len(program(90))
+
+
 VERSIONS = [("RNN", v) for v in (1, 7, 14, 22)] + [("GRU", v) for v in (1, 3, 7, 14, 22)]
 VERSIONS += [("LSTM", v) for v in (1, 7, 14, 22)]
 
