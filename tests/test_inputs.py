@@ -10,6 +10,8 @@ from onnx import TensorProto, helper
 
 import jaxonnx
 from jaxonnx.errors import InputError
+from jaxonnx.graph.plan import Spec
+from jaxonnx.run.inputs import conform
 
 
 def identity(dtype=TensorProto.FLOAT, shape=("N", 3), name="x"):
@@ -282,3 +284,56 @@ def test_dimensions_of_an_input_that_is_left_out_are_not_compared():
     assert_close(model(f32([1, 2, 3])), f32([1, 2, 3]))
     with pytest.raises(InputError, match="'N' is 3 in input 'x'"):
         model(f32([1, 2, 3]), c=f32([1, 2]))
+
+
+def _held(*kinds):
+    return Spec("m", np.dtype(np.float32), (), kinds)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "value", "expected"),
+    [
+        (["map(string)"], {"a": 1.5}, {"a": f32(1.5)}),
+        (["map(int64)"], {3: 1.5, np.int32(-2): 2}, {3: f32(1.5), -2: f32(2)}),
+        (["seq", "map(int64)"], ({3: 1.5}, {}), [{3: f32(1.5)}, {}]),
+        (["optional", "map(string)"], {"a": 1}, {"a": f32(1)}),
+        (["optional", "map(string)"], None, None),
+    ],
+)
+def test_maps_are_checked_by_key_and_value(kinds, value, expected):
+    found = conform(value, _held(*kinds))
+    assert found == expected
+    assert type(found) is type(expected)
+    for part in found if isinstance(found, list) else [found or {}]:
+        assert {type(k) for k in part} <= {str, int}
+        assert all(v.dtype == np.float32 for v in part.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        ("map(string)", {"a": 1.0, 3: 2.0}, r"a key is 3, expected map\(string, float32\[\]\)"),
+        ("map(int64)", {3: 1.0, "a": 2.0}, r"a key is 'a', expected map\(int64, float32\[\]\)"),
+        ("map(int64)", {3: np.float64(1)}, r"'m': float64\[\], expected float32\[\]"),
+        ("map(int64)", [1.0], r"'m': list, expected map\(int64, float32\[\]\)"),
+        ("seq", {3: 1.0}, r"'m': dict, expected seq\(float32\[\]\)"),
+    ],
+)
+def test_wrong_maps(kind, value, message):
+    with pytest.raises(InputError, match=message):
+        conform(value, _held(kind))
+
+
+@pytest.mark.parametrize(
+    "value", [["a", "bc"], np.array(["a", "bc"]), np.array(["a", "bc"], object)]
+)
+def test_text_of_every_form(value):
+    text = conform(value, Spec("s", np.dtypes.StringDType(), ("N",)))
+    assert isinstance(text.dtype, np.dtypes.StringDType)
+    assert text.tolist() == ["a", "bc"]
+
+
+@pytest.mark.parametrize("value", [[1, 2], np.array(["a", 1], object)])
+def test_numbers_are_no_text(value):
+    with pytest.raises(InputError, match=r"input 's': .*; expected string\[N\]"):
+        conform(value, Spec("s", np.dtypes.StringDType(coerce=False), ("N",)))

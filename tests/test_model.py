@@ -101,7 +101,7 @@ def test_params_is_a_new_dict_each_time(model):
 def test_replace_checks_names_and_shapes(model):
     doubled = model.replace({"layer.1/w": 2 * model.params["layer.1/w"]})
     assert_close(doubled(X).logits, 2 * np.asarray(model(X).logits))
-    with pytest.raises(jaxonnx.errors.InputError, match="no weight is called 'w'"):
+    with pytest.raises(jaxonnx.errors.InputError, match="no weight or statistic is called 'w'"):
         model.replace({"w": 1})
     with pytest.raises(jaxonnx.errors.InputError, match=r"'layer.0/b' is float32\[3\], expected"):
         model.replace({"layer.0/b": np.zeros(3, np.float32)})

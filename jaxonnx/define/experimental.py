@@ -89,6 +89,13 @@ def _transpose_product(cotangent: Any, a: Any, b: Any) -> Any:
     return None, _product.bind(a, cotangent)
 
 
+def _batch_product(values: Any, axes: Any) -> Any:
+    """Both with the new axis in front: they stay of one shape."""
+    size = next(v.shape[a] for v, a in zip(values, axes, strict=True) if a is not None)
+    pairs = zip(values, axes, strict=True)
+    return _product.bind(*(batching.bdim_at_front(v, a, size) for v, a in pairs)), 0
+
+
 _product = Primitive("jaxonnx_product")
 _product.def_impl(jax.jit(_or_0))
 _product.def_abstract_eval(lambda a, b: a)
@@ -98,5 +105,5 @@ ad.defjvp(
     lambda change, a, b: _product.bind(a, change),
 )
 ad.primitive_transposes[_product] = _transpose_product
-batching.defbroadcasting(_product)
+batching.primitive_batchers[_product] = _batch_product
 mlir.register_lowering(_product, mlir.lower_fun(_or_0, multiple_results=False))
