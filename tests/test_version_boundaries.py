@@ -74,8 +74,8 @@ CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
     ("Dropout", 10, [f32([1, 2])], {"ratio": 0.75}, [f32([1, 2]), np.array([True, True])]),
     ("Dropout", 12, [f32([1, 2]), f32(0.75)], {}, [f32([1, 2]), np.array([True, True])]),
     # The type is a name in 1; strings are read from 9 on, float8 came with 19.
-    ("Cast", 1, [f32([-1.5])], {"to": "INT32"}, [np.int32([-1])]),
-    ("Cast", 6, [f32([-1.5])], {"to": 6}, [np.int32([-1])]),
+    ("Cast", 1, [f32([-1.5])], {"to": "INT32"}, [np.array([-1], np.int32)]),
+    ("Cast", 6, [f32([-1.5])], {"to": 6}, [np.array([-1], np.int32)]),
     ("Cast", 9, [strings("1.5", "-INF")], {"to": 1}, [f32([1.5, -np.inf])]),
     ("Cast", 13, [f32([1.5])], {"to": 16}, [np.array([1.5], ml_dtypes.bfloat16)]),
     ("Cast", 19, [f32([1e3])], {"to": 17}, [np.array([448], ml_dtypes.float8_e4m3fn)]),
