@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jaxonnx.define.experimental import times
 from jaxonnx.define.kinks import kink
@@ -14,17 +14,27 @@ from jaxonnx.define.known import xp
 Axes = Sequence[int]
 
 
-def _shifted(x: Any, axes: Axes) -> tuple[Any, Any]:
-    """The maximum over ``axes`` and what lies below it, 0 at the maximum and never above 0.
+def _exponentials(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
+    """The maximum over ``axes``, what lies below it, and the exponential of that.
 
-    On CPUs XLA may compute ``x`` a second time in the difference and round it there in another way:
-    where ``x`` is huge, ``x - maximum`` is then a large number of any sign, also at the maximum.
+    XLA may compute ``x`` twice, for the maximum and for the difference, and round it in two ways.
+    Where ``x`` is huge no element then meets the maximum, and all exponentials would be 0. So those
+    within rounding of the maximum get the least normal number besides, which is lost in any other.
     """
     m = xp(x)
-    if m is jnp:
-        x = lax.platform_dependent(x, cpu=lax.optimization_barrier, default=lambda v: v)
     top = m.max(x, axis=tuple(axes), keepdims=True, initial=-np.inf)
-    return top, m.where(x == top, top - top, m.minimum(x - top, 0))  # inf - inf stays NaN
+    return top, *_below(x, top)
+
+
+def _below(x: Any, top: Any) -> tuple[Any, Any]:
+    m = xp(x)
+    below = m.where(x == top, top - top, m.minimum(x - top, 0))  # inf - inf stays NaN
+    near = below >= -4 * jnp.finfo(x.dtype).eps.astype(x.dtype) * abs(top)
+    return below, m.exp(below) + m.where(near, _least(x), 0 * _least(x))
+
+
+def _least(x: Any) -> Any:
+    return jnp.finfo(x.dtype).tiny.astype(x.dtype)
 
 
 def _mean(weights: Any, values: Any, axes: Axes) -> Any:
@@ -39,15 +49,18 @@ def _softmax_tangent(dx: Any, x: Any, *, axes: Axes) -> Array:
 @kink(_softmax_tangent)
 def softmax(x: Any, /, *, axes: Axes) -> Any:
     """``exp(x) / sum(exp(x))`` over ``axes``."""
-    e = xp(x).exp(_shifted(x, axes)[1])
+    e = _exponentials(x, axes)[2]
     return e / e.sum(tuple(axes), keepdims=True)
 
 
 @kink(lambda dx, x, *, axes: dx - _mean(softmax(x, axes=axes), dx, axes))
 def log_softmax(x: Any, /, *, axes: Axes) -> Any:
     """``x - log(sum(exp(x)))`` over ``axes``."""
-    m, below = xp(x), _shifted(x, axes)[1]
-    return below - m.log(m.exp(below).sum(tuple(axes), keepdims=True))
+    m, (_, below, e) = xp(x), _exponentials(x, axes)
+    total = e.sum(tuple(axes), keepdims=True)
+    lost = total < 0.5  # no element met the maximum
+    total = total / m.where(lost, _least(x), _least(x) / _least(x))
+    return m.where(lost & (e > 0), 0 * below, below) - m.log(total)
 
 
 def _log_sum_exp_tangent(dx: Any, x: Any, *, axes: Axes) -> Array:
@@ -60,7 +73,7 @@ def _log_sum_exp_tangent(dx: Any, x: Any, *, axes: Axes) -> Array:
 def log_sum_exp(x: Any, /, *, axes: Axes) -> Any:
     """``log(sum(exp(x)))`` over ``axes``, which stay as 1; derivative where it is infinite: 0."""
     m = xp(x)
-    top, below = _shifted(x, axes)
+    top, _, e = _exponentials(x, axes)
     finite = m.isfinite(top)
-    total = m.exp(m.where(finite, below, x)).sum(tuple(axes), keepdims=True)
+    total = m.where(finite, e, m.exp(x)).sum(tuple(axes), keepdims=True)
     return m.log(total) + m.where(finite, top, 0)
