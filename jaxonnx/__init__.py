@@ -1,6 +1,7 @@
 """ONNX models as jitted, differentiable JAX callables."""
 
 from jaxonnx import errors, ops
+from jaxonnx.define.convention import derivatives
 from jaxonnx.define.padded import Padded
 from jaxonnx.define.registry import register
 from jaxonnx.errors import (
@@ -30,6 +31,7 @@ __all__ = [
     "StaticValueError",
     "UnpaddableError",
     "UnsupportedOpError",
+    "derivatives",
     "errors",
     "load",
     "ops",

@@ -22,6 +22,7 @@ ORDER = [
     "summary",
     "model",
     "models",
+    "stated",
     "backend",
     "cli",
 ]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxonnx.define.convention import convention, under
 from jaxonnx.define.experimental import refuse_transpose
 from jaxonnx.define.known import x64_enabled, xp
 
@@ -40,11 +41,12 @@ def kink(rule: Callable[..., Any]) -> Callable[[Function], Function]:
                 return call(*bound.args)
             # JAX may hand over constants in a form of its own, which is no array of JAX.
             differentiable = jax.custom_jvp(lambda *values: call(*map(_readable, values)))
-            x64 = x64_enabled()  # derivatives are taken after the scope has closed
+            # Derivatives are taken after the scopes have closed.
+            x64, choices = x64_enabled(), convention()
 
             @differentiable.defjvp
             def jvp(primals: Any, tangents: Any) -> Any:
-                with jax.enable_x64(x64):
+                with jax.enable_x64(x64), under(choices):
                     out = differentiable(*primals)
                     if not jnp.issubdtype(jnp.result_type(out), jnp.inexact):
                         return out, np.zeros(np.shape(out), jax.dtypes.float0)

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.convention import convention
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import broadcasts_to, is_symbolic, maximum, minimum, same_dim
 from jaxonnx.define.older import older
@@ -45,10 +46,16 @@ __all__ = [
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 
 
+def _relu_tangent(dx: Any, x: Any) -> Array:
+    at_0 = convention().relu
+    below = jnp.where(x < 0, 0, at_0 * dx) if at_0 else 0
+    return jnp.where(x > 0, dx, below)
+
+
 @register("Relu", 1, 6, 13, 14, elementwise=True)
-@kink(lambda dx, x: jnp.where(x > 0, dx, 0))
+@kink(_relu_tangent)
 def relu(x: ArrayLike, /) -> Array:
-    """``max(x, 0)``. Derivative at 0: 0."""
+    """``max(x, 0)``. Derivative at 0: 0, or as :func:`jaxonnx.derivatives` says."""
     return jnp.maximum(x, 0)
 
 
@@ -395,11 +402,12 @@ def _bound(name: str, value: ArrayLike | None, x: Array) -> Array | None:
 
 
 def _clip_tangent(dx: Any, dlow: Any, dhigh: Any, x: Any, low: Any, high: Any) -> Array:
+    inside = convention().clip == "inside"
     tangent = dx
     if low is not None:
-        tangent = jnp.where(x < low, dlow, tangent)
+        tangent = jnp.where(x <= low if inside else x < low, dlow, tangent)
     if high is not None:
-        tangent = jnp.where(x > high, dhigh, tangent)
+        tangent = jnp.where(x >= high if inside else x > high, dhigh, tangent)
     return tangent if low is None or high is None else jnp.where(low < high, tangent, dhigh)
 
 

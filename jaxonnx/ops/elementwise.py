@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.convention import convention
 from jaxonnx.define.experimental import times
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import is_known, is_symbolic, less, lift, maximum, minimum, xp
@@ -152,14 +153,28 @@ def _mod_dims(a: Any, b: Any) -> Any:
 
 
 def _power_tangent(dx: Any, dy: Any, x: Any, y: Any) -> Any:
-    by_x = jnp.where(y == 0, 0, y * _power(x, jnp.where(y == 0, 1, y - 1)))
     by_y = jnp.where(x > 0, _power(x, y) * jnp.log(jnp.where(x > 0, x, 1)), 0)
-    return by_x * dx + by_y * dy
+    return times(_slope(x, y), dx) + times(by_y, dy)
+
+
+def _slope(x: Any, y: Any) -> Any:
+    return jnp.where(y == 0, 0, y * _power(x, jnp.where(y == 0, 1, y - 1)))
 
 
 @kink(_power_tangent)
 def _power(x: Any, y: Any, /) -> Any:
     return xp(x, y).power(x, y)
+
+
+def _known_power_tangent(dx: Any, x: Any, *, y: Any) -> Any:
+    if np.all(y >= 1):  # then it is finite
+        return np.asarray(y, x.dtype) * _known_power(x, y=y - 1) * dx
+    return times(_slope(x, np.asarray(y, x.dtype)), dx)
+
+
+@kink(_known_power_tangent)
+def _known_power(x: Any, /, *, y: Any) -> Any:
+    return xp(x).power(x, np.asarray(y, x.dtype))
 
 
 @register("Pow", 7, 12, 13, 15, symbolic=True, elementwise=True, settings=["y"])
@@ -177,6 +192,8 @@ def pow(x: ArrayLike, y: ArrayLike, /) -> Array:
     if not jnp.issubdtype(dtype, np.integer):
         # Half precision holds few integers exactly, and the parity of y decides the sign.
         work = widened(base)
+        if is_known(exponent):
+            return _known_power(work, y=exponent.astype(work.dtype)).astype(dtype)
         return _power(work, exponent.astype(work.dtype)).astype(dtype)
     exact = _power_of_integers(base, exponent.astype(dtype))
     if jnp.issubdtype(exponent.dtype, np.integer):
@@ -202,12 +219,16 @@ pow_1 = older(pow, 1, inputs=aligned, note="``y`` is aligned with ``x`` from ``a
 
 
 def _tied(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """The tangent of a maximum or minimum: equal shares for all inputs that attain it."""
+    """The tangent of a maximum or minimum: from the inputs that attain it, by the convention."""
 
     def tangent(*args: Any) -> Any:
         tangents, data = args[: len(args) // 2], args[len(args) // 2 :]
         out = functools.reduce(extreme, data)
         ties = [x == out for x in data]
+        if convention().max == "first":
+            met = jnp.zeros_like(ties[0])
+            for k, tie in enumerate(ties):
+                ties[k], met = tie & ~met, met | tie
         count = jnp.maximum(functools.reduce(jnp.add, (t.astype(out.dtype) for t in ties)), 1)
         shares = (jnp.where(t, dx / count, 0) for t, dx in zip(ties, tangents, strict=True))
         return functools.reduce(jnp.add, shares).astype(out.dtype)
@@ -260,19 +281,27 @@ def sign(input: ArrayLike, /) -> Array:
     return xp(input).sign(input)
 
 
+def _step_tangent(dx: Any, x: Any) -> Any:
+    del x
+    return dx if convention().round == "straight_through" else jnp.zeros_like(dx)
+
+
 @register("Ceil", 1, 6, 13, elementwise=True)
+@kink(_step_tangent)
 def ceil(x: ArrayLike, /) -> Array:
     """The least integer not below ``x``. Derivative: 0."""
     return xp(x).ceil(x)
 
 
 @register("Floor", 1, 6, 13, elementwise=True)
+@kink(_step_tangent)
 def floor(x: ArrayLike, /) -> Array:
     """The greatest integer not above ``x``. Derivative: 0."""
     return xp(x).floor(x)
 
 
 @register("Round", 11, 22, elementwise=True)
+@kink(_step_tangent)
 def round(x: ArrayLike, /) -> Array:
     """The nearest integer, the even one of two. Derivative: 0."""
     return xp(x).rint(x)

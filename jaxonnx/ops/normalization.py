@@ -12,6 +12,7 @@ from jaxonnx.define.dtypes import dtype_of
 from jaxonnx.define.known import same_dim
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
+from jaxonnx.ops import elementwise
 from jaxonnx.ops._axes import from_front, per_channel
 from jaxonnx.ops._precision import widened, widened_alike
 
@@ -363,7 +364,7 @@ def lp_normalization(input: ArrayLike, /, *, axis: int = -1, p: int = 2) -> Arra
         raise InvalidModelError(f"p is {p}, expected 1 or 2")
     x = jnp.asarray(input)
     wide = widened(jnp.asarray(x))
-    total = jnp.sum(jnp.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
+    total = jnp.sum(elementwise.abs(wide) if p == 1 else wide * wide, axis, keepdims=True)
     positive = jnp.where(total > 0, total, 1)
     y = wide / (positive if p == 1 else jnp.sqrt(positive))
     return jnp.where(total > 0, y, 0).astype(x.dtype)

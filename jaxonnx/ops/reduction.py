@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
+from jaxonnx.define.convention import convention
 from jaxonnx.define.kinks import kink
 from jaxonnx.define.known import as_dims, is_symbolic, maximum, minimum, xp
 from jaxonnx.define.older import older
@@ -19,6 +20,7 @@ from jaxonnx.ops._axes import all_from_front
 from jaxonnx.ops._extremum import least, over
 from jaxonnx.ops._precision import widened
 from jaxonnx.ops._softmax import log_sum_exp
+from jaxonnx.ops.transcendental import log
 
 __all__ = [
     "reduce_l1",
@@ -135,9 +137,20 @@ def reduce_prod(data: Any, axes: Axes, keepdims: int) -> Any:
 
 def _share_ties(dx: Any, x: Any, *, sign: int, axes: Axes) -> Any:
     ties = x == _extremum(x, sign=sign, axes=axes)
+    if convention().max == "first":
+        ties &= _is_first(ties, axes)
     tangent = widened(dx)
     count = jnp.maximum(_sum(ties.astype(tangent.dtype), axes, 1), 1)
     return _sum(jnp.where(ties, tangent / count, 0), axes, 1).astype(x.dtype)
+
+
+def _is_first(ties: Any, axes: Axes) -> Any:
+    """Whether none comes before it over ``axes``, in row-major order."""
+    flat = lax.collapse(jnp.moveaxis(ties, axes, range(len(axes))), 0, len(axes))
+    count = jnp.cumsum(flat, axis=0, dtype=np.int32)
+    shape = [ties.shape[a] for a in axes]
+    rest = [d for k, d in enumerate(ties.shape) if k not in axes]
+    return jnp.moveaxis((count == 1).reshape(*shape, *rest), range(len(axes)), axes)
 
 
 @kink(_share_ties)
@@ -182,7 +195,8 @@ def reduce_l1(data: Any, axes: Axes, keepdims: int) -> Any:
 
 def _norm_tangent(dx: Any, x: Any, *, axes: Axes, keepdims: int) -> Any:
     norm = _norm(x, axes=axes, keepdims=1)
-    unit = jnp.where(norm > 0, x / jnp.where(norm > 0, norm, 1), 0)
+    moves = (norm > 0) & jnp.isfinite(norm)
+    unit = jnp.where(moves, x / jnp.where(moves, norm, 1), 0)
     return _sum(unit * dx, axes, keepdims)
 
 
@@ -193,7 +207,7 @@ def _norm(x: Any, /, *, axes: Axes, keepdims: int) -> Any:
 
 @_reduction("ReduceL2", 18, padding=_padding.over_zero)
 def reduce_l2(data: Any, axes: Axes, keepdims: int) -> Any:
-    """The square root of the sum of squares over ``axes``. Derivative at 0: 0."""
+    """The square root of the sum of squares over ``axes``. Derivative at 0 and infinity: 0."""
     return _as_type_of(_norm(_as_float(data), axes=axes, keepdims=keepdims), data)
 
 
@@ -207,7 +221,7 @@ def reduce_sum_square(data: Any, axes: Axes, keepdims: int) -> Any:
 @_reduction("ReduceLogSum", 18, 28, padding=_padding.over_zero)
 def reduce_log_sum(data: Any, axes: Axes, keepdims: int) -> Any:
     """The logarithm of the sum over ``axes``; minus infinity of nothing."""
-    return _as_type_of(xp(data).log(_sum(_as_float(data), axes, keepdims)), data)
+    return _as_type_of(log(_sum(_as_float(data), axes, keepdims)), data)
 
 
 @_reduction("ReduceLogSumExp", 18, 28, padding=_padding.over_lowest)

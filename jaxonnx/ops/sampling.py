@@ -230,8 +230,9 @@ def _largest(image: Array, rows: _Corners, columns: _Corners) -> Array:
         valid = valid & (values != -np.inf)
         product = weighted(jnp.where(valid, values, 0), jnp.where(valid, weight, 0))
         product = jnp.where(valid, product, -np.inf)
-        # XLA's vectorised maximum drops NaN on CPUs.
-        return jnp.where(jnp.isnan(product).any(-1), np.nan, product.max(-1))
+        first = lax.argmax(product, product.ndim - 1, np.int32)[..., None]
+        largest = jnp.take_along_axis(product, first, -1)[..., 0]
+        return jnp.where(jnp.isnan(product).any(-1), np.nan, largest)
 
     candidates = []
     for sign, chosen in ((1, (image >= 0) | jnp.isnan(image)), (-1, image < 0)):

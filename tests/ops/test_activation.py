@@ -228,41 +228,19 @@ def test_nan_passes(function):
     assert np.isnan(function(array([np.nan]))[0]) != selects
 
 
-# Function, kinks, and the stated derivatives there.
-KINKS = [
-    (ops.relu, [0], [0]),
-    (functools.partial(ops.leaky_relu, alpha=0.25), [0], [0.25]),
-    (lambda x: ops.prelu(x, jnp.full_like(x, 0.25)), [0], [0.25]),
-    (functools.partial(ops.elu, alpha=2.0), [0], [2]),
-    (functools.partial(ops.selu, alpha=2.0, gamma=1.5), [0], [3]),
-    (functools.partial(ops.celu, alpha=2.0), [0], [1]),
-    (functools.partial(ops.thresholded_relu, alpha=1.5), [1.5], [0]),
-    (functools.partial(ops.hard_sigmoid, alpha=0.25, beta=0.5), [-2, 2], [0, 0]),
-    (ops.hard_swish, [-3, 3], [0, 1]),
-    (ops.softsign, [0], [1]),
-    (functools.partial(ops.shrink, lambd=1.5, bias=0.5), [-1.5, 1.5], [0, 0]),
-    (lambda x: ops.clip(x, -1.5, 2.0), [-1.5, 2], [1, 1]),
-    (lambda x: ops.clip(x, None, 2.0), [2], [1]),
-    (lambda x: ops.clip(x, -1.5), [-1.5], [1]),
-    (lambda x: ops.clip(x, 1.0, 1.0), [0, 1, 2], [0, 0, 0]),
-    (ops.hardmax, [1, 1], [0, 0]),
-]
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize(("function", "at", "expected"), KINKS)
-def test_kink_forward(function, at, expected, dtype):
-    with jax.enable_x64(True):
-        x = array(at, dtype)
-        assert_close(jax.jvp(function, (x,), (np.ones_like(x),))[1], array(expected, dtype))
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize(("function", "at", "expected"), KINKS)
-def test_kink_reverse(function, at, expected, dtype):
-    with jax.enable_x64(True):
-        y, pull = jax.vjp(function, array(at, dtype))
-        assert_close(pull(jnp.ones_like(y))[0], array(expected, dtype))
+@pytest.mark.parametrize(
+    ("function", "at", "expected"),
+    [
+        (lambda x: ops.clip(x, None, 2.0), [2], [1]),
+        (lambda x: ops.clip(x, -1.5), [-1.5], [1]),
+        (ops.hardmax, [1, 1], [0, 0]),
+    ],
+)
+def test_kinks_beside_those_that_are_stated(function, at, expected):
+    x = array(at)
+    assert_close(jax.jvp(function, (x,), (np.ones_like(x),))[1], array(expected))
+    y, pull = jax.vjp(function, x)
+    assert_close(pull(jnp.ones_like(y))[0], array(expected))
 
 
 @pytest.mark.parametrize(
