@@ -18,11 +18,13 @@ from jaxonnx.graph.roles import near
 from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
 from jaxonnx.run.executor import is_inside_a_trace
+from jaxonnx.run.mixed import compute_dtype
 from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.parameters import check_parameters
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
 from jaxonnx.write.file import save
+from jaxonnx.write.weights import read_weights, write_weights
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -275,6 +277,42 @@ class Model:
             )
         return Model(weights, self._program.with_values(rest))
 
+    def trainable(self, *patterns: str) -> "Model":
+        """The same model with only some leaves: the stored values whose names match a pattern.
+
+        ``model.trainable("classifier.*")`` freezes all else, as if the model had been loaded with
+        these roles. Inside your own ``jax.jit``, pass ``whole = head.inference()`` as an argument
+        and differentiate ``lambda params: loss(whole.replace(params)(x))`` at ``head.params``, so
+        that what is frozen is no literal of the program.
+
+        Raises:
+            InputError: if a pattern matches no stored value or only ones that decide shapes, or if
+                the model is traced or one of :meth:`inference`.
+        """
+        check_parameters(self._params, self._program.plan)
+        if self._constants is not None or is_inside_a_trace(self._params.values()):
+            raise InputError("trainable: choose leaves outside of a trace, of a plain model")
+        program, weights = self._program.with_leaves(self._params, patterns)
+        with core.eval_context(), jax.enable_x64(True):
+            return Model({n: jnp.asarray(a) for n, a in weights.items()}, program)
+
+    def astype(self, dtype: Any) -> "Model":
+        """The same model computing in ``dtype``: float16, bfloat16, or float32.
+
+        Weights, inputs and outputs keep the types that the model declares, so gradients and
+        optimizer states are as precise as before. Matrix products, convolutions and recurrent
+        operators compute in ``dtype``, and what follows them does, as far as the newest version of
+        an operator takes it. Normalizations and Softmax are computed in float32 inside, as ONNX
+        says, and so is all that has met no product: positions, masks, scales. Finite numbers stay
+        finite. Doubles and integers are as before, and so are nodes that run between programs.
+        With float32 a model that is stored in half precision is computed in single.
+
+        Raises:
+            InputError: if ``dtype`` is another one.
+        """
+        program = self._program.computing_in(compute_dtype(dtype))
+        return Model(self._params, program, self._constants)
+
     def inference(self) -> "Model":
         """The same model with every large array as a leaf, integer weights too; for inference.
 
@@ -355,13 +393,37 @@ class Model:
         exported = jax.export.export(jax.jit(function), platforms=platforms)
         return exported(self.params, self.abstract_inputs(), *keys)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def load_params(self, path: str | os.PathLike[str]) -> "Model":
+        """The same model with the weights and statistics of a safetensors file, by ONNX name.
+
+        Raises:
+            InputError: if a weight is missing, a name is unknown, or a dtype or shape differs.
+            OSError: if the file cannot be read.
+        """
+        values = read_weights(path)
+        missing = [n for n in self._params if n not in values]
+        if missing:
+            raise InputError(f"{os.fspath(path)}: the weight {missing[0]!r} is missing")
+        with core.eval_context(), jax.enable_x64(True):
+            return self.replace({n: jnp.asarray(a) for n, a in values.items()})
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: Literal["onnx", "safetensors"] = "onnx",
+    ) -> None:
         """Write the file that was read, with today's weights in their places.
 
         Nodes, names, opsets, metadata, functions and the order of all of them are those of the
         file; a weight goes to the initializer or the Constant node that it came from. External data
         stays external, in one file beside, ``PATH.data``. Both are written under other names first
         and then moved, so that no half of a file is ever there.
+
+        Args:
+            path: where to.
+            format: ``"safetensors"`` writes weights and statistics alone, by ONNX name, for
+                :meth:`load_params` (``pip install "jaxonnx[safetensors]"``).
 
         Raises:
             InputError: if a weight has no place of its own in the file and has changed: one that
@@ -371,8 +433,14 @@ class Model:
         """
         plan = self._program.plan
         check_parameters(self._params, plan)
+        if format not in ("onnx", "safetensors"):
+            raise InputError(f"format is {format!r}, expected 'onnx' or 'safetensors'")
         if is_inside_a_trace(self._params.values()):
             raise InputError("a model whose weights are traced cannot be saved")
+        if format == "safetensors":
+            kept = {n: a for n, a in self.stored.items() if plan.stored[n].role != "constant"}
+            write_weights(path, kept)
+            return
         given = {n: a for g in plan.graph.walk() for n, a in g.given.items()}
         save(path, self._program.template, {**given, **self._params})
 

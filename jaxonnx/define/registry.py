@@ -44,6 +44,7 @@ class Operator:
         statistics: names of the inputs that are gathered in training rather than trained.
         settings: names of the inputs that say how it works, and are never trained.
         moves: whether the result is made of the elements of the first input, moved or converted.
+        product: whether it is a product of matrices or a convolution.
         schema: the schema of an operator that ``onnx.defs`` does not know.
     """
 
@@ -64,6 +65,7 @@ class Operator:
     statistics: frozenset[str] = frozenset()
     settings: frozenset[str] = frozenset()
     moves: bool = False
+    product: bool = False
     schema: onnx.defs.OpSchema | None = None
 
     @functools.cached_property
@@ -135,6 +137,7 @@ def register(
     statistics: Iterable[str] = (),
     settings: Iterable[str] = (),
     moves: bool = False,
+    product: bool = False,
     schema: onnx.defs.OpSchema | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the implementation of an ONNX operator.
@@ -173,6 +176,8 @@ def register(
         statistics: names of the inputs that training gathers from data rather than differentiates.
         settings: names of the inputs that say how it works and are never trained, as Clip's bounds.
         moves: whether the result is made of the elements of the first input, moved or converted.
+        product: whether it is a product of matrices or a convolution, or made of them: what
+            ``Model.astype`` computes in another type.
         schema: what is expected of its nodes, for an operator that ``onnx.defs`` does not know. By
             default it is made from the function's signature.
 
@@ -206,6 +211,7 @@ def register(
             statistics=frozenset(statistics),
             settings=frozenset(settings),
             moves=moves,
+            product=product,
             schema=schema,
         )
         for what in ("static", "weights", "statistics", "settings"):

@@ -216,11 +216,13 @@ class Options:
         constraints: what is assumed of symbolic dimensions, such as ``"S<=512"``.
         bounds: the most results of value-dependent nodes, by name of the node or an output.
         buckets: whether value-dependent sizes are rounded up to powers of two between stretches.
+        compute: the floating type to compute in; None for those that the model declares.
     """
 
     constraints: tuple[str, ...] = ()
     bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     buckets: bool = False
+    compute: np.dtype | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,8 +44,8 @@ def stored_values(
     """
     arrays = {n: a for g in graph.walk() for n, a in g.given.items() if is_float(a)}
     free = [n for n in arrays if n not in pinned]
-    chosen = _matching("trainable", trainable, free, arrays)
-    held = _matching("frozen", frozen, [*arrays], arrays)
+    chosen = matching("trainable", trainable, free, arrays)
+    held = matching("frozen", frozen, [*arrays], arrays)
     read, made = Uses(graph), producers(graph)
     found = {}
     for name, array in arrays.items():
@@ -120,7 +120,7 @@ def _is_bias(use: Use, made: Mapping[str, Node], arrays: Mapping[str, np.ndarray
     return weight in arrays and arrays[weight].ndim > 0 and arrays[weight].shape[axis] == 1
 
 
-def _matching(
+def matching(
     option: str, patterns: Sequence[str], free: Collection[str], arrays: Collection[str]
 ) -> set[str]:
     """The names that patterns match, each at least one."""

@@ -24,7 +24,7 @@ __all__ = ["attention", "flex_attention", "linear_attention", "rotary_embedding"
 _PACKED = 3  # the rank of (batch, sequence, heads * size); split it is 4
 
 
-@register("Attention", 24, 25, settings=["attn_mask"])
+@register("Attention", 24, 25, settings=["attn_mask"], product=True)
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -234,7 +234,7 @@ def _softmax(scores: Array, unseen: Array | None) -> Array:
     return jnp.where(unseen, 0, softmax(jnp.where(unseen, 0, scores), axes=(-1,)))
 
 
-@register("FlexAttention", 1, domain="ai.onnx.preview")
+@register("FlexAttention", 1, domain="ai.onnx.preview", product=True)
 def flex_attention(
     q: ArrayLike,
     k: ArrayLike,

@@ -22,7 +22,7 @@ from jaxonnx.ops._windows import Windows, place, split
 __all__ = ["causal_conv_with_state", "col2im", "conv", "conv_transpose", "deform_conv"]
 
 
-@register("Conv", 1, 11, 22, weights=["w", "b"])
+@register("Conv", 1, 11, 22, weights=["w", "b"], product=True)
 def conv(
     x: ArrayLike,
     w: ArrayLike,
@@ -56,7 +56,7 @@ def conv(
     return _convolve(x, w, b, found, group)
 
 
-@register("ConvTranspose", 1, 11, 22, weights=["w", "b"])
+@register("ConvTranspose", 1, 11, 22, weights=["w", "b"], product=True)
 def conv_transpose(
     x: ArrayLike,
     w: ArrayLike,
@@ -260,7 +260,7 @@ def _spread(
     return axes
 
 
-@register("DeformConv", 19, 22, weights=["w", "b"])
+@register("DeformConv", 19, 22, weights=["w", "b"], product=True)
 def deform_conv(
     x: ArrayLike,
     w: ArrayLike,

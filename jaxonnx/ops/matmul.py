@@ -22,7 +22,7 @@ _MATRIX = 2
 """The rank of a matrix."""
 
 
-@register("MatMul", 1, 9, 13, padding=_padding.matmul, weights=["b"])
+@register("MatMul", 1, 9, 13, padding=_padding.matmul, weights=["b"], product=True)
 def matmul(a: ArrayLike, b: ArrayLike, /) -> Array:
     """Matrix product as of ``numpy.matmul``. Integers are exact, modulo the size of their type.
 
@@ -43,7 +43,7 @@ def matmul(a: ArrayLike, b: ArrayLike, /) -> Array:
     return jnp.matmul(a, b)
 
 
-@register("Gemm", 7, 9, 11, 13, padding=_padding.gemm, weights=["b", "c"])
+@register("Gemm", 7, 9, 11, 13, padding=_padding.gemm, weights=["b", "c"], product=True)
 def gemm(
     a: ArrayLike,
     b: ArrayLike,
@@ -81,7 +81,7 @@ def gemm(
     return product + _scaled(c, beta)
 
 
-@register("Gemm", 1, 6, padding=_padding.gemm, weights=["b", "c"])
+@register("Gemm", 1, 6, padding=_padding.gemm, weights=["b", "c"], product=True)
 def gemm_1(
     a: ArrayLike,
     b: ArrayLike,
@@ -115,7 +115,7 @@ def _scaled(x: Array, factor: float) -> Array:
     return (x.astype(float) * factor).astype(x.dtype)
 
 
-@register("Einsum", 12, 28)
+@register("Einsum", 12, 28, product=True)
 def einsum(*inputs: ArrayLike, equation: str) -> Array:
     """Einstein summation. Indices that the output lacks, ellipsis included, are summed.
 

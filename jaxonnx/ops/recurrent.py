@@ -32,7 +32,7 @@ Strings = tuple[str, ...]
 Floats = tuple[float, ...]
 
 
-@register("RNN", 1, 7, 14, 22, weights=["w", "r", "b"])
+@register("RNN", 1, 7, 14, 22, weights=["w", "r", "b"], product=True)
 def rnn(
     x: ArrayLike,
     w: ArrayLike,
@@ -80,7 +80,7 @@ def _rnn_cell(functions: Functions, r: Array, b: Array, _: None) -> Step:
     return lambda x, h: (f(x + h @ r + b),)
 
 
-@register("GRU", 1, 3, 7, 14, 22, weights=["w", "r", "b"])
+@register("GRU", 1, 3, 7, 14, 22, weights=["w", "r", "b"], product=True)
 def gru(
     x: ArrayLike,
     w: ArrayLike,
@@ -135,7 +135,7 @@ def _gru_cell(
     return step
 
 
-@register("LSTM", 1, 7, 14, 22, weights=["w", "r", "b", "p"])
+@register("LSTM", 1, 7, 14, 22, weights=["w", "r", "b", "p"], product=True)
 def lstm(
     x: ArrayLike,
     w: ArrayLike,

@@ -1,5 +1,6 @@
 """One graph as one jitted function."""
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +48,7 @@ class Compiled:
         known: Collection[str] = (),
         specs: Sequence[Spec] = (),
         bounds: Mapping[str, int] | None = None,
+        compute: np.dtype | None = None,
     ) -> None:
         """Prepare the function; nothing is traced yet.
 
@@ -57,10 +59,12 @@ class Compiled:
             known: names of the inputs that are known while tracing.
             specs: what is declared of the outputs, if anything is.
             bounds: the most results of value-dependent nodes, by name.
+            compute: the floating type to compute in, where it is not the declared one.
         """
         self.graph = graph
         self.compilations = 0
         self._bounds = dict(bounds or {})
+        self._compute = compute
         self._specs = specs or [Spec(n, None, None) for n in graph.outputs]
         self._large = large_constants(graph)
         self.reads = replaceable(graph)
@@ -113,12 +117,14 @@ class Compiled:
         self.compilations += 1
         named = dict(zip(self._leaves, leaves, strict=True))
         large = {id(a): named.pop(n) for n, a in self._large.items() if n in named}
-        tracing = Tracing(large, bounds=self._bounds)
+        tracing = Tracing(large, bounds=self._bounds, compute=self._compute)
         if not exact:
-            tracing = Tracing(large, bounds=self._bounds, guard=guard_double)
+            tracing = dataclasses.replace(tracing, guard=guard_double)
         traced = {n: jax.tree.map(tracing.guarded, v) for n, v in {**named, **values}.items()}
         known = static.values if static else {}
         outputs = tracing.run(self.graph, {**traced, **known})
+        pairs = zip(outputs, self._specs, strict=True)
+        outputs = [tracing.declared(v, spec.dtype) for v, spec in pairs]
         lifted = [
             map_arrays(
                 lambda v, s=spec: tracing.guarded(tracing.lift(as_declared(v, s), s.dtype)), value

@@ -193,6 +193,7 @@ class Executor:
             known=self._known,
             specs=specs,
             bounds=self._options.bounds,
+            compute=self._options.compute,
         )
 
     def _run(self, split: _Split, leaves: Leaves, values: Mapping[str, Any]) -> list[Any]:
@@ -236,7 +237,9 @@ class Executor:
         """Run a subgraph of one of the nodes, by an executor of its own."""
         executor = self._nested.get(id(graph))
         if executor is None:
-            fresh = Executor(graph, Options(), text=_text_names(values))
+            fresh = Executor(
+                graph, Options(compute=self._options.compute), text=_text_names(values)
+            )
             executor = self._nested.setdefault(id(graph), fresh)
         return [_concrete(v) for v in executor.run(executor.constants, values)]
 

@@ -47,6 +47,6 @@ def _fault(value: Any, stored: Stored) -> str | None:
         return said
     return (
         f"{said}; a model computes in the types that it declares, so its parameters cannot be cast "
-        f"alone: cast them back, for example with p.astype({stored.dtype.name!r}), or load a model "
-        f"that is stored as {dtype}"
+        f"alone: cast them back, for example with p.astype({stored.dtype.name!r}), and use "
+        f"model.astype({str(dtype)!r}) to compute in that type"
     )

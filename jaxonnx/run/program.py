@@ -12,6 +12,7 @@ from jaxonnx.errors import InputError
 from jaxonnx.graph import serial
 from jaxonnx.graph.cut import check_names, part, with_given
 from jaxonnx.graph.plan import Options, Plan, Spec, Template
+from jaxonnx.graph.roles import matching, take_weights
 from jaxonnx.read.reader import refuse_missing
 from jaxonnx.run.binding import Binder
 from jaxonnx.run.executor import Executor, is_inside_a_trace
@@ -62,6 +63,38 @@ class Program:
         """The same program with other values of what it stores."""
         graph = with_given(self.plan.graph, {n: np.asarray(v) for n, v in values.items()})
         return Program(dataclasses.replace(self.plan, graph=graph), self.options, self.template)
+
+    def with_leaves(
+        self, weights: Mapping[str, Any], patterns: Sequence[str]
+    ) -> tuple["Program", dict[str, Any]]:
+        """A program whose weights are the stored values that patterns name, and those weights.
+
+        Args:
+            weights: today's by name; those that are none any more are constants of the program.
+            patterns: of ONNX names.
+
+        Raises:
+            InputError: if a pattern matches no stored value, or the name of one that decides a
+                shape.
+        """
+        stored, graph = self.plan.stored, self.plan.graph
+        free = [n for n, s in stored.items() if not s.fixed]
+        chosen = matching("trainable", patterns, free, stored)
+        role = lambda s: "weight" if s.name in chosen else "constant"
+        keeps = lambda s: s.role != "weight" and s.name not in chosen
+        stored = {
+            n: s if keeps(s) else dataclasses.replace(s, role=role(s)) for n, s in stored.items()
+        }
+        held = {n: np.asarray(a) for n, a in weights.items()}
+        whole = dataclasses.replace(graph, constants={**graph.constants, **held})
+        rest, taken = take_weights(whole, stored)
+        plan = dataclasses.replace(self.plan, graph=rest, stored=stored)
+        return Program(plan, self.options, self.template), {n: taken[n] for n in plan.params}
+
+    def computing_in(self, dtype: np.dtype | None) -> "Program":
+        """The same program in another floating type, or for None in those that it declares."""
+        options = dataclasses.replace(self.options, compute=dtype)
+        return Program(self.plan, options, self.template)
 
     def encode(self) -> bytes:
         """The content as bytes; :meth:`decode` reads them."""

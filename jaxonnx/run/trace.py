@@ -19,7 +19,7 @@ from jaxonnx.errors import DataDependentShapeError, StaticValueError
 from jaxonnx.graph import facts
 from jaxonnx.graph.plan import Graph, Node, bound_name
 from jaxonnx.read import reader as graphs
-from jaxonnx.run import padding
+from jaxonnx.run import mixed, padding
 from jaxonnx.run.messages import notes, value_dependent
 from jaxonnx.run.precision import is_double
 from jaxonnx.run.sizes import refuse_huge, refuse_huge_results
@@ -110,6 +110,7 @@ class Tracing:
         counts: filled while tracing: the number of results by name in ``bounds``.
         buckets: outside of a trace, where value-dependent sizes are padded to powers of two: which
             axes, by node and kinds of its inputs, filled while running. None pads nothing.
+        compute: the floating type to compute in; None for those that the model declares.
         observe: is shown every node and its results.
     """
 
@@ -120,6 +121,7 @@ class Tracing:
     bounds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     counts: dict[str, Any] = dataclasses.field(default_factory=dict)
     buckets: dict[Any, Sequence[int | None]] | None = None
+    compute: np.dtype | None = None
     observe: Callable[[Node, Sequence[Any]], None] | None = None
 
     def lift(self, value: Any, dtype: Any = None) -> Any:
@@ -147,7 +149,8 @@ class Tracing:
 
     def evaluate(self, node: Node, args: Sequence[Any], values: Values) -> Sequence[Any]:
         """The outputs of one node; ``values`` are those that its subgraphs can see."""
-        dtypes = facts.check_types(node, [_dtype(a) for a in args])
+        args = self._unified(node, args)
+        dtypes = facts.check_types(node, [mixed.seen(_dtype(a), self.compute) for a in args])
         operator = node.operator
         if operator is None:
             return self._run_body(node, args)
@@ -185,7 +188,7 @@ class Tracing:
             if sum(r.nbytes for r in results if is_known(r)) <= self.limit:
                 return results
         call.check()
-        lifted = self._lift_all(call)
+        lifted = self._unified(call.node, self._lift_all(call))
         results = call.run(lifted)
         # A double that is made of none, by Cast, is no use yet: IsInf ends the derivative.
         doubles = any(map(is_double, lifted))
@@ -193,7 +196,8 @@ class Tracing:
 
     def _run_bounded(self, call: _Call, name: str) -> Sequence[Any]:
         """The padded outputs of a node under the bound that is declared for ``name``."""
-        results = call.bounded([self.lift(a) for a in call.args], self.bounds[name])
+        lifted = self._unified(call.node, [self.lift(a) for a in call.args])
+        results = call.bounded(lifted, self.bounds[name])
         self.counts[name] = next(r.count for r in results if isinstance(r, Padded))
         return results
 
@@ -208,8 +212,22 @@ class Tracing:
         """A subgraph as a function of its inputs; any other attribute as it is."""
         if not isinstance(attribute, Graph):
             return attribute
-        traced = dataclasses.replace(self, bounds={}, concrete=None).run
+        inner = dataclasses.replace(self, bounds={}, concrete=None)
+
+        def traced(graph: Graph, values: Values) -> list[Any]:
+            return [inner.declared(v, None) for v in inner.run(graph, values)]
+
         return Subgraph(attribute, values, self.concrete or traced, traced)
+
+    def _unified(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        """Inputs of a node in the one floating type that it computes in."""
+        return args if self.compute is None else mixed.unified(node, args, self.compute)
+
+    def declared(self, value: Any, dtype: np.dtype | None) -> Any:
+        """What leaves the graph in the dtype that is declared of it."""
+        if self.compute is None:
+            return value
+        return jax.tree.map(lambda v: mixed.declared(v, dtype), value)
 
     def _lift_all(self, call: _Call) -> Sequence[Any]:
         """Inputs for a traced call: all but the static ones become traced."""

@@ -50,9 +50,9 @@ def save(path: str | os.PathLike[str], template: Template, values: Mapping[str, 
     data, former = _free_name(target), _own_data_of(target)
     _point(outside, data.name)
     with contextlib.ExitStack() as stack:  # what is entered last is moved to its place first
-        stack.enter_context(_written(target, [proto.SerializeToString()]))
+        stack.enter_context(written(target, [proto.SerializeToString()]))
         if outside:
-            stack.enter_context(_written(data, _chunks(a for _, a in outside)))
+            stack.enter_context(written(data, _chunks(a for _, a in outside)))
     for file in former:
         file.unlink(missing_ok=True)
 
@@ -139,7 +139,7 @@ def _is_plain(array: np.ndarray) -> bool:
 
 
 @contextlib.contextmanager
-def _written(path: pathlib.Path, chunks: Iterable[Any]) -> Iterator[None]:
+def written(path: pathlib.Path, chunks: Iterable[Any]) -> Iterator[None]:
     """Write a file beside its place, and move it there at the end if nothing has failed."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
