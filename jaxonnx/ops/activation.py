@@ -395,7 +395,7 @@ def _clip_dimensions(x: Any, low: Any, high: Any) -> Any:
 def _bound(name: str, value: ArrayLike | None, x: Array) -> Array | None:
     if value is None:
         return None
-    bound = jnp.asarray(value, getattr(value, "dtype", x.dtype))
+    bound = jnp.asarray(value, x.dtype)
     if not all(same_dim(d, 1) for d in bound.shape):
         raise InvalidModelError(f"{name} has shape {bound.shape}, expected a scalar")
     return bound.reshape(())

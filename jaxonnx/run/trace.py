@@ -235,7 +235,9 @@ class Tracing:
         if text_may_be_there or facts.holds_values(call.node):  # sequences may hold known values
             return call.args
         return [
-            a if call.operator.is_static(k) else self.lift(a, _declared_dtype(call, k))
+            a
+            if call.operator.is_static(k) or _is_setting(call, k)
+            else self.lift(a, _declared_dtype(call, k))
             for k, a in enumerate(call.args)
         ]
 
@@ -320,6 +322,16 @@ def _declared_dtype(call: _Call, position: int) -> np.dtype | None:
     if not is_symbolic(call.args[position]):
         return None
     return facts.input_dtype(call.node, position, call.dtypes)
+
+
+def _is_setting(call: _Call, position: int) -> bool:
+    """Whether a value is a known number that says how an element-wise operator works.
+
+    It stays known, since the derivative of a power is simpler where its exponent is.
+    """
+    operator, value = call.operator, call.args[position]
+    setting = operator.elementwise and operator.input_name(position) in operator.settings
+    return setting and is_known(value) and not is_symbolic(value) and value.size == 1
 
 
 def _fold(call: _Call) -> list[Any]:

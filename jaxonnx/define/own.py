@@ -1,0 +1,3 @@
+"""The domain of the operators that models do not have, but are rewritten to while loading."""
+
+DOMAIN = "jaxonnx"
