@@ -337,3 +337,28 @@ def test_text_of_every_form(value):
 def test_numbers_are_no_text(value):
     with pytest.raises(InputError, match=r"input 's': .*; expected string\[N\]"):
         conform(value, Spec("s", np.dtypes.StringDType(coerce=False), ("N",)))
+
+
+def test_a_map_is_the_value_of_the_first_input_or_values_by_name():
+    model = jaxonnx.load(
+        text_model(
+            """(map(string, float) m) => (float[2] y)
+            { y = ai.onnx.ml.DictVectorizer<string_vocabulary = ["a", "b"]>(m) }"""
+        )
+    )
+    expected = f32([0, 2])
+    assert_close(model({"b": 2.0}), expected)
+    assert_close(model({"m": {"b": 2.0}}), expected)
+    assert_close(model(m={"b": 2.0}), expected)
+
+
+def test_key_is_a_keyword_unless_an_input_has_that_name():
+    key = jax.random.key(0)
+    plain = jaxonnx.load(identity())
+    x = f32([[1, 2, 3]])
+    assert_close(plain(x, key=key), x)
+    with pytest.raises(InputError, match=r"key is 5, expected one typed key"):
+        plain(x, key=5)
+    named = jaxonnx.load(identity(name="key"))
+    assert_close(named(key=x), x)
+    assert_close(named(x, key=key), x)

@@ -166,3 +166,17 @@ def test_without_the_library_the_error_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     with pytest.raises(InputError, match=r'pip install "jaxonnx\[safetensors\]"'):
         perceptron().save(tmp_path / "w", format="safetensors")
+
+
+def test_statistics_inside_of_branches_are_replaced():
+    text = """(float[N, 2] x, bool yes) => (float[N, 2] y)
+    <float[2] s = {1, 1}, float[2] b = {0, 0}> {
+        y = If(yes) <then_branch = t () => (float[N, 2] p)
+            <float[2] mean = {1, 2}, float[2] var = {1, 1}> {
+                p = BatchNormalization<epsilon = 0.0>(x, s, b, mean, var)
+            }, else_branch = e () => (float[N, 2] q) { q = Identity(x) }>
+    }"""
+    model = jaxonnx.load(text_model(text))
+    moved = model.replace({"mean": f32([0, 4]), "var": f32([4, 1])})
+    assert_close(moved(X, np.asarray(True)), (X - f32([0, 4])) / f32([2, 1]))
+    assert_close(model(X, np.asarray(True)), X - f32([1, 2]))
