@@ -15,7 +15,7 @@ from jaxonnx.graph.cut import check_names, part, prune
 from jaxonnx.graph.plan import Graph, Options, Plan, Spec, Template
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
 from jaxonnx.graph.toolkit import reads
-from jaxonnx.optimize import find_norms, fold_constants, in_training, split_labels
+from jaxonnx.optimize import fold_constants, in_training, recognised, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
 from jaxonnx.run.inputs import bind
@@ -51,11 +51,12 @@ def build_plan(
     origins: dict[str, Any] = {}
     graph = read_graph(proto, folders, missing, origins)
     graph, given = _fix(graph, tuple(map(spec_of, proto.graph.input)), constants)
+    graph = recognised(graph)
     wanted = tuple(map(spec_of, proto.graph.output))
     if inputs is not None or outputs is not None:
         graph, given, wanted = _cut(graph, given, wanted, proto, folders, inputs, outputs)
     graph, updates = in_training(graph) if training else (graph, {})
-    graph = find_norms(prune(split_labels(graph)))
+    graph = prune(split_labels(graph))
     cone = static_cone(graph, given)
     pinned = cone.pinned.union(constants)
     sources = sources_of(graph)

@@ -39,7 +39,10 @@ def test_example_is_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/design.md"])
+@pytest.mark.parametrize(
+    "document",
+    ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/derivatives.md", "docs/patterns.md"],
+)
 def test_links_lead_somewhere(document):
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from jaxonnx.define.streams import KEY
@@ -102,3 +102,30 @@ def reads(node: Node) -> Iterator[str]:
         yield from graph.outputs
         for inner in graph.nodes:
             yield from reads(inner)
+
+
+def names_of(graph: Graph) -> set[str]:
+    """The names of all values of a graph and of those inside it."""
+    taken = {n for g in graph.walk() for n in (*g.inputs, *g.given)}
+    return taken | {n for node in graph.all_nodes for n in node.outputs}
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """``name``, with marks at its end if another value has it."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def rewritten(graph: Graph, parts: Callable[[Node], Iterable[Node]]) -> Graph:
+    """``graph`` with some nodes in the place of each, in the graphs inside it too.
+
+    ``parts`` is asked in the order in which the nodes run, for those of a subgraph before the node
+    that holds it.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        inner = {k: rewritten(a, parts) for k, a in node.attributes.items() if isinstance(a, Graph)}
+        attributes = {**node.attributes, **inner}
+        nodes += parts(dataclasses.replace(node, attributes=attributes) if inner else node)
+    return dataclasses.replace(graph, nodes=tuple(nodes))

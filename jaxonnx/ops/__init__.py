@@ -1,6 +1,7 @@
 """Every ONNX operator as a pure JAX function under its snake_case name."""
 
 from jaxonnx.ops import ml as ml
+from jaxonnx.ops import recognised as recognised
 from jaxonnx.ops import training as training
 from jaxonnx.ops.activation import *
 from jaxonnx.ops.attention import *

@@ -9,11 +9,9 @@ from jax.typing import ArrayLike
 
 from jaxonnx.define.experimental import times
 from jaxonnx.define.kinks import kink
-from jaxonnx.define.known import is_known, xp
-from jaxonnx.define.own import DOMAIN
+from jaxonnx.define.known import xp
 from jaxonnx.define.registry import register
-from jaxonnx.ops._precision import widened
-from jaxonnx.ops.elementwise import pow, reciprocal
+from jaxonnx.ops.elementwise import reciprocal
 
 __all__ = [
     "acos",
@@ -44,28 +42,6 @@ def _sqrt_tangent(dx: Any, x: Any) -> Array:
 def sqrt(x: ArrayLike, /) -> Array:
     """The square root; NaN of negative numbers. Derivative at 0 and -0: infinity."""
     return xp(x).sqrt(x)
-
-
-def _root_tangent(dx: Any, x: Any) -> Array:
-    moves = x != 0
-    return jnp.where(moves, dx * (0.5 / _root(jnp.where(moves, x, 1))), 0)
-
-
-@kink(_root_tangent)
-def _root(x: Any, /) -> Any:
-    return xp(x).sqrt(x)
-
-
-@register("RootOfSquares", 1, domain=DOMAIN, elementwise=True, settings=["y"])
-def root_of_squares(x: ArrayLike, y: ArrayLike | None = None, /) -> Array:
-    """The square root of a sum of squares, or its power ``y`` of 1/2. Derivative at 0: 0.
-
-    Models get it in the place of Sqrt and Pow where those give a norm or a deviation.
-    """
-    values = xp(x).asarray(x)
-    if y is None or (is_known(y) and np.all(y == 0.5)):
-        return _root(widened(values)).astype(values.dtype)
-    return pow(values, y)
 
 
 def _exp_tangent(dx: Any, x: Any) -> Array:

@@ -2,5 +2,5 @@
 
 from jaxonnx.optimize.fold import fold_constants as fold_constants
 from jaxonnx.optimize.labels import split_labels as split_labels
-from jaxonnx.optimize.norms import find_norms as find_norms
+from jaxonnx.optimize.patterns import recognised as recognised
 from jaxonnx.optimize.training import in_training as in_training

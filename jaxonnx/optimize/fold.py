@@ -30,7 +30,7 @@ def fold_constants(
     folded, kept = {}, []
     for node in graph.nodes:
         values = shaped if reads_shapes_only(node) else known
-        results = _results(tracing, node, values) if _constant(node, values) else None
+        results = results_of(node, values, tracing) if _constant(node, values) else None
         if results is None:
             kept.append(node)
             continue
@@ -45,8 +45,8 @@ def _constant(node: Node, known: Mapping[str, np.ndarray]) -> bool:
     return plain and bool(node.inputs) and all(not n or n in known for n in node.inputs)
 
 
-def _results(
-    tracing: Tracing, node: Node, values: Mapping[str, np.ndarray]
+def results_of(
+    node: Node, values: Mapping[str, np.ndarray], tracing: Tracing
 ) -> dict[str, np.ndarray] | None:
     """The results of a node by name; None where they are no arrays, or would fill the memory."""
     given = {n: values[n] for n in node.inputs if n}

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 
 from jaxonnx.graph.plan import Graph, Node
+from jaxonnx.graph.toolkit import names_of, rewritten, unused
 
 _INTEGERS: Mapping[str, str] = {
     "LinearClassifier": "classlabels_ints",
@@ -18,30 +19,21 @@ _DOMAIN = "ai.onnx.ml"
 
 def split_labels(graph: Graph) -> Graph:
     """``graph`` with classifiers that give positions, and encoders that turn them into strings."""
-    taken = {n for g in graph.walk() for n in (*g.inputs, *g.given)}
-    taken |= {n for node in graph.all_nodes for n in node.outputs}
-    return _split(graph, taken)
-
-
-def _split(graph: Graph, taken: Collection[str]) -> Graph:
-    nodes = tuple(part for node in graph.nodes for part in _parts(node, taken))
-    return dataclasses.replace(graph, nodes=nodes)
+    taken = names_of(graph)
+    return rewritten(graph, lambda node: _parts(node, taken))
 
 
 def _parts(node: Node, taken: Collection[str]) -> Iterator[Node]:
     """A node, or the two that a classifier with strings for labels is split into."""
-    inner = {n: _split(a, taken) for n, a in node.attributes.items() if isinstance(a, Graph)}
-    attributes = {**node.attributes, **inner}
+    attributes = {**node.attributes}
     labels = attributes.get(_STRINGS) or ()
     form = _INTEGERS.get(node.op_type) if node.domain == _DOMAIN else None
     if form is None or len(labels) < 2 or attributes.get(form) or not node.outputs[0]:
-        yield dataclasses.replace(node, attributes=attributes) if inner else node
+        yield node
         return
     del attributes[_STRINGS]
     attributes[form] = positions = tuple(range(len(labels)))
-    name = f"{node.outputs[0]}/position"
-    while name in taken:
-        name += "'"
+    name = unused(f"{node.outputs[0]}/position", taken)
     outputs = (name, *node.outputs[1:])
     yield dataclasses.replace(node, attributes=attributes, outputs=outputs)
     table = {"keys_int64s": positions, "values_strings": labels}
