@@ -31,7 +31,8 @@ def _exponentials(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
 def _below(x: Any, top: Any) -> tuple[Any, Any]:
     m = xp(x)
     below = m.where(x == top, top - top, m.minimum(x - top, 0))  # inf - inf stays NaN
-    near = below >= -abs(top) / 256  # rounding of long sums included
+    most = max(4 * float(jnp.finfo(x.dtype).eps), 2.0**-8)  # rounding of long sums included
+    near = below >= -most * abs(top)
     return below, m.exp(below) + m.where(near, _least(x), 0 * _least(x))
 
 
