@@ -1,6 +1,6 @@
 """ONNX models as jitted, differentiable JAX callables."""
 
-from jaxonnx import errors, ops
+from jaxonnx import errors, lora, ops
 from jaxonnx.define.convention import derivatives
 from jaxonnx.define.padded import Padded
 from jaxonnx.define.registry import register
@@ -34,6 +34,7 @@ __all__ = [
     "derivatives",
     "errors",
     "load",
+    "lora",
     "ops",
     "register",
 ]

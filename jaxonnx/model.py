@@ -23,7 +23,7 @@ from jaxonnx.run.outputs import Outputs
 from jaxonnx.run.parameters import check_parameters
 from jaxonnx.run.phases import Schedule
 from jaxonnx.run.program import Program
-from jaxonnx.write.file import save
+from jaxonnx.write.file import check_places, save
 from jaxonnx.write.weights import read_weights, write_weights
 
 if TYPE_CHECKING:
@@ -441,6 +441,7 @@ class Model:
             kept = {n: a for n, a in self.stored.items() if plan.stored[n].role != "constant"}
             write_weights(path, kept)
             return
+        check_places(self._program.template, self._params)
         given = {n: a for g in plan.graph.walk() for n, a in g.given.items()}
         save(path, self._program.template, {**given, **self._params})
 

@@ -21,6 +21,7 @@ ORDER = [
     "loading",
     "summary",
     "model",
+    "lora",
     "models",
     "stated",
     "backend",

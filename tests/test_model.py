@@ -234,7 +234,7 @@ def test_public_names():
     names = {n for n in dir(jaxonnx) if not n.startswith("_")}
     failures = {n for n in dir(jaxonnx.errors) if n.endswith("Error")}
     own = {"load", "Model", "Outputs", "Padded", "Spec", "errors", "ops", "register"}
-    own.add("derivatives")
+    own |= {"derivatives", "lora"}
     assert names == own | failures
     assert all(getattr(jaxonnx, n) is getattr(jaxonnx.errors, n) for n in failures)
     assert jaxonnx.__version__ in jaxonnx.__dict__.values()

@@ -91,6 +91,10 @@ class Program:
         plan = dataclasses.replace(self.plan, graph=rest, stored=stored)
         return Program(plan, self.options, self.template), {n: taken[n] for n in plan.params}
 
+    def with_plan(self, plan: Plan) -> "Program":
+        """A program of another plan, run in the same way."""
+        return Program(plan, self.options, self.template)
+
     def computing_in(self, dtype: np.dtype | None) -> "Program":
         """The same program in another floating type, or for None in those that it declares."""
         options = dataclasses.replace(self.options, compute=dtype)

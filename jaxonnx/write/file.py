@@ -57,6 +57,19 @@ def save(path: str | os.PathLike[str], template: Template, values: Mapping[str, 
         file.unlink(missing_ok=True)
 
 
+def check_places(template: Template, names: Iterable[str]) -> None:
+    """Refuse weights that the file does not have at all.
+
+    Raises:
+        InputError: if there is one.
+    """
+    own = [n for n in names if n not in template.slots and n not in template.made]
+    if own:
+        raise InputError(
+            f"{own[0]!r} has no place in the file; jaxonnx.lora.merge puts adapters into weights"
+        )
+
+
 def by_slot(template: Template, values: Mapping[str, Any]) -> dict[int, np.ndarray]:
     """The array of each place in the file.
 
