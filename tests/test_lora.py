@@ -1,5 +1,7 @@
 """Low-rank adapters: nothing changes at first, only they are trained, and they can be merged."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,7 +66,7 @@ def test_adapters_begin_at_nothing_and_merge_to_the_same(text, tmp_path):
     assert_close(merged(x), tuned(x), scale=10)
     merged.save(tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    (y,) = session.run(None, {"x": x})
+    y = np.asarray(session.run(None, {"x": x})[0])
     np.testing.assert_allclose(y, merged(x), rtol=1e-4, atol=1e-5)
 
 
@@ -79,7 +81,7 @@ def test_the_scale_is_alpha_over_rank():
 def test_only_adapters_are_trained():
     model = jaxonnx.load(models.path())
     x, _ = models.example()
-    adapted = lora.add(model, "fc_0.w_0", "conv12_linear_weights", rank=4)
+    adapted: Any = lora.add(model, "fc_0.w_0", "conv12_linear_weights", rank=4)
     assert len(adapted.params) == 4
     optimizer = optax.sgd(0.1)
 
