@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Graph
+from jaxonnx.graph.plan import Graph, Node
 from jaxonnx.graph.roles import near
-from jaxonnx.graph.toolkit import reads
+from jaxonnx.graph.toolkit import reads, rewritten
 
 
 def prune(graph: Graph) -> Graph:
@@ -28,6 +28,8 @@ def prune(graph: Graph) -> Graph:
 
 def part(graph: Graph, outputs: Sequence[str], given: Collection[str]) -> Graph:
     """The part of ``graph`` that computes ``outputs`` where the values ``given`` are inputs."""
+    if given:
+        graph = rewritten(graph, lambda node: (_as_spelled(node, given),))
     nodes = tuple(
         dataclasses.replace(node, outputs=tuple("" if o in given else o for o in node.outputs))
         if any(o in given for o in node.outputs)
@@ -39,6 +41,13 @@ def part(graph: Graph, outputs: Sequence[str], given: Collection[str]) -> Graph:
     needed = {n for node in rest.nodes for n in reads(node)} | {*outputs}
     stored = {n: a for n, a in graph.initializers.items() if n in needed}
     return dataclasses.replace(rest, initializers=stored)
+
+
+def _as_spelled(node: Node, given: Collection[str]) -> Node:
+    """A node as the file has it, if one of the values that lead to it there is given."""
+    if node.spelled is not None and any(n in given for n in node.inside):
+        return node.spelled
+    return node
 
 
 def with_given(graph: Graph, values: Mapping[str, np.ndarray]) -> Graph:

@@ -82,6 +82,9 @@ class Node:
         attributes: Python scalars, tuples, strings, arrays and :class:`Graph`.
         path: names of the enclosing functions and subgraphs.
         proto: the serialised node, only where its function body depends on input types.
+        spelled: the node of the file in whose place this one stands, if it has other inputs.
+        inside: names of the values that lead to that node and not to this one. Where another value
+            is put in the place of one of them, ``spelled`` counts.
     """
 
     op_type: str
@@ -93,6 +96,8 @@ class Node:
     attributes: Mapping[str, Any]
     path: tuple[str, ...] = ()
     proto: bytes = b""
+    spelled: "Node | None" = None
+    inside: tuple[str, ...] = ()
 
     @property
     def operator(self) -> registry.Operator | None:

@@ -94,8 +94,13 @@ def producers(graph: Graph) -> dict[str, Node]:
 
 
 def reads(node: Node) -> Iterator[str]:
-    """Names that a node reads, those its subgraphs use included, and the key if it is random."""
+    """Names that a node reads, or would as the file spells it.
+
+    Those that its subgraphs use are included, and the key if it is random.
+    """
     yield from filter(None, node.inputs)
+    if node.spelled is not None:
+        yield from reads(node.spelled)
     if not node.subgraphs and is_random(node):
         yield KEY
     for graph in node.subgraphs:

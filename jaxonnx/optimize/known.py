@@ -1,7 +1,7 @@
 """What a graph says of its values before anything runs: numbers, and equal computations."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import jax
 import numpy as np
@@ -85,16 +85,30 @@ class Known:
         pairs = zip(first.inputs, second.inputs, strict=True)
         return all((not x and not y) or self.same(x, y, depth - 1) for x, y in pairs)
 
+    def by(self, name: str) -> Node | None:
+        """The node of ONNX's own domain that gives a value."""
+        node = self.made.get(name)
+        return None if node is None or node.domain else node
+
     def maker(self, name: str) -> Node | None:
         """The node of ONNX's own domain that a value comes from, before it is moved."""
         for _ in range(_DEPTH):
-            node = self.made.get(name)
-            if node is None or node.domain:
-                return None
-            if node.operator is None or not node.operator.moves:
+            node = self.by(name)
+            if node is None or node.operator is None or not node.operator.moves:
                 return node
             name = node.inputs[0]
         return None
+
+    def between(self, names: Iterable[str], ends: Collection[str]) -> tuple[str, ...]:
+        """Names of the computed values that lead to ``names``, back to ``ends``."""
+        found: dict[str, None] = {}
+        pending = [*names]
+        while pending:
+            name = pending.pop()
+            if name in self.made and name not in ends and name not in found:
+                found[name] = None
+                pending += self.made[name].inputs
+        return tuple(found)
 
     def squared(self, name: str) -> str | None:
         """The name of what a value is the square of, if it is written as one."""
