@@ -27,11 +27,13 @@ class Known:
         made: the node that gives each computed value.
         given: the values that are stored, but for those that a caller may replace.
         found: values that have been evaluated, None for those that could not be.
+        lows: the least elements that have been asked for.
     """
 
     made: Mapping[str, Node]
     given: Mapping[str, np.ndarray]
-    found: dict[str, np.ndarray | None]
+    found: dict[str, np.ndarray | None] = dataclasses.field(default_factory=dict)
+    lows: dict[str, tuple[float, int] | None] = dataclasses.field(default_factory=dict)
 
     def numbers(self, name: str) -> np.ndarray | None:
         """The value as doubles if it is made of stored numbers alone, and small where computed."""
@@ -45,6 +47,13 @@ class Known:
         value = self._value(name, _DEPTH)
         numbers = self.numbers(name) if value is not None and value.size == 1 else None
         return None if numbers is None else float(numbers.reshape(()))
+
+    def least(self, name: str) -> tuple[float, int] | None:
+        """The least element of a value that is made of stored numbers, and how many it has."""
+        if name not in self.lows:
+            numbers = self.numbers(name)
+            self.lows[name] = None if numbers is None else (float(numbers.min()), numbers.size)
+        return self.lows[name]
 
     def _value(self, name: str, depth: int) -> np.ndarray | None:
         if name in self.given:
@@ -129,4 +138,4 @@ def _form(node: Node) -> tuple[object, ...]:
 def known_of(graph: Graph) -> Known:
     """What there is to know of a graph and of those inside it."""
     given = {n: a for g in graph.walk() for n, a in g.given.items() if n not in graph.inputs}
-    return Known(producers(graph), given, {})
+    return Known(producers(graph), given)

@@ -58,15 +58,16 @@ class _Marks:
 
     def constant(self, name: str) -> bool:
         """Whether a value has no derivative and is not negative, or is positive throughout."""
-        numbers = self.known.numbers(name)
-        if numbers is None:
+        least = self.known.least(name)
+        if least is None:
             return name in self.sized
-        return bool(np.all(numbers > 0)) or (numbers.size == 1 and bool(np.all(numbers >= 0)))
+        low, size = least
+        return low > 0 or (size == 1 and low >= 0)
 
     def positive(self, name: str) -> bool:
         """Whether a value is stored and positive throughout."""
-        numbers = self.known.numbers(name)
-        return numbers is not None and bool(np.all(numbers > 0))
+        least = self.known.least(name)
+        return least is not None and least[0] > 0
 
 
 def settle_norms(graph: Graph) -> Graph:
@@ -177,4 +178,4 @@ def _is_sized(node: Node, marks: _Marks) -> bool:
     read = node.inputs[:1] if node.op_type == "CastLike" else tuple(filter(None, node.inputs))
     if not any(n in marks.sized for n in read):
         return False
-    return all(n in marks.sized or marks.known.numbers(n) is not None for n in read)
+    return all(n in marks.sized or marks.known.least(n) is not None for n in read)
