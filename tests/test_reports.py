@@ -52,6 +52,58 @@ def test_a_bound_or_a_value_with_an_empty_name_is_absent():
         assert_close(y, f32([0, 3]))
 
 
+@pytest.mark.parametrize(
+    ("values", "scale", "expected"),
+    [
+        ([1, 2, 3, np.inf], 0.5, [1.5, np.inf]),
+        ([5, np.nan, 3, 4], 2, [5, *[np.nan] * 4, 3.25, 3.75, 4]),
+    ],
+)
+@pytest.mark.parametrize("opset", [11, 19])
+def test_resize_lets_nothing_in_from_outside_of_a_support(values, scale, expected, opset):
+    """[onnxruntime#32258]"""
+    inputs = [f32(values), f32([]), f32([scale])]
+    (y,) = run_node("Resize", inputs, opset=opset, mode="linear")
+    assert_close(y, f32(expected))
+
+
+@pytest.mark.parametrize(
+    ("nearest_mode", "places"),
+    [
+        ("floor", [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]),
+        ("round_prefer_floor", [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3]),
+        ("ceil", [0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3]),
+    ],
+)
+def test_places_of_an_asymmetric_resize(nearest_mode, places):
+    """[iree#24581] Place k reads ``k / 3``, rounded."""
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    options = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": nearest_mode}
+    (y,) = run_node("Resize", [x, f32([]), f32([1, 1, 3, 3])], opset=11, **options)
+    assert_close(y, x[:, :, places][..., places])
+
+
+@pytest.mark.parametrize(
+    ("reduction", "expected"),
+    [("none", 7), ("add", 14), ("mul", 70), ("max", 7), ("min", 2)],
+)
+def test_scatter_by_places_of_several_axes(reduction, expected):
+    """[onnx#8096] A place may come twice where there is a reduction."""
+    places, updates = ([[0, 1]], [7]) if reduction == "none" else ([[0, 1], [0, -1]], [7, 5])
+    inputs = [f32([[1, 2], [3, 4]]), i64(places), f32(updates)]
+    (y,) = run_node("ScatterND", inputs, opset=18, reduction=reduction)
+    assert_close(y, f32([[1, expected], [3, 4]]))
+
+
+def test_slice_1_without_axes():
+    """[onnx2torch#152] The first axes, as many as there are starts."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    (y,) = run_node("Slice", [x], opset=1, starts=[1], ends=[3])
+    assert_close(y, x[1:3])
+    (y,) = run_node("Slice", [x], opset=1, starts=[-2, 0], ends=[2**31 - 1, -1])
+    assert_close(y, x[-2:, :-1])
+
+
 def test_wrap_takes_from_the_other_end():
     """[tvm#19827]"""
     (y,) = run_node("Pad", [f32([0, 1, 2]), i64([2, 1])], opset=19, mode="wrap")
@@ -96,7 +148,12 @@ def test_a_constant_index_out_of_range_is_refused_where_the_data_is_computed(op_
         ("Flatten", [f32([[1, 2]])], {"opset": 13, "axis": -3}),
         ("Split", [f32([1, 2, 3]), i64([4, -1])], {"opset": 18, "outputs": 2}),
         ("Split", [f32([1, 2, 3]), i64([1, 1, 1])], {"opset": 18, "outputs": 2}),
+        ("Split", [f32([1, 2, 3]), i64([1, 1])], {"opset": 13, "outputs": 2}),
+        ("Split", [f32([1, 2, 3])], {"opset": 11, "outputs": 2, "split": [4, -1]}),
+        ("Split", [f32([1, 2, 3])], {"opset": 2, "outputs": 2, "split": [1, 1, 1]}),
+        ("SplitToSequence", [f32([1, 2, 3]), i64([4, -1])], {"opset": 11}),
         ("Expand", [f32([1, 2]), i64([3])], {"opset": 13}),
+        ("Expand", [f32([[1], [2]]), i64([3, 2])], {"opset": 8}),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(op_type: str, inputs: Any, options: Any):

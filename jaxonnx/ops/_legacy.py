@@ -1,4 +1,4 @@
-"""The broadcasting of old binary operators, which is aligned by an attribute."""
+"""The broadcasting of old operators: aligned by an attribute, or none at all."""
 
 from typing import Any
 
@@ -12,6 +12,21 @@ def aligned(*operands: Any, axis: int | None = None, broadcast: int = 0) -> tupl
     """The operands of a binary operator before version 7, in shapes that NumPy broadcasts."""
     a, b = operands
     return a, align(a, b, axis, broadcast)
+
+
+def alike(*operands: Any) -> tuple[Any, ...]:
+    """The operands of a variadic operator before version 8, which have one shape.
+
+    Raises:
+        InvalidModelError: if they have not.
+    """
+    shapes = [np.shape(v) for v in operands]
+    first = shapes[0]
+    for shape in shapes[1:]:
+        pairs = [*zip(first, shape, strict=False)]
+        if len(first) != len(shape) or not all(_may_equal(*pair) for pair in pairs):
+            raise InvalidModelError(f"the inputs have shapes {shapes}, expected one shape")
+    return operands
 
 
 def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
@@ -40,4 +55,8 @@ def align(a: Any, b: Any, axis: int | None, broadcast: int) -> Any:
 
 
 def _may_cover(x: Any, y: Any) -> bool:
-    return same_dim(x, y) or same_dim(y, 1) or shape_is_symbolic((x, y))
+    return same_dim(y, 1) or _may_equal(x, y)
+
+
+def _may_equal(x: Any, y: Any) -> bool:
+    return same_dim(x, y) or shape_is_symbolic((x, y))

@@ -419,5 +419,11 @@ def _clip(x: Array, low: Array | None, high: Array | None, /) -> Array:
 
 @register("Clip", 1, 6, elementwise=True)
 def clip_1(input: ArrayLike, /, *, max: float = _FLOAT_MAX, min: float = -_FLOAT_MAX) -> Array:
-    """Clip with bounds as attributes; the ends of the range of float32 stand for no bound."""
-    return clip(input, None if min <= -_FLOAT_MAX else min, None if max >= _FLOAT_MAX else max)
+    """Clip with bounds as attributes, by default the ends of the range of float32.
+
+    These ends bound infinity as float32, and nothing in other types.
+    """
+    x = jnp.asarray(input)
+    if x.dtype == np.float32:
+        return clip(x, min, max)
+    return clip(x, None if min <= -_FLOAT_MAX else min, None if max >= _FLOAT_MAX else max)

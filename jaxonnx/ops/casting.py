@@ -25,10 +25,11 @@ def cast(
 ) -> Array:
     """``input`` converted to the ONNX element type or NumPy dtype ``to``.
 
-    Floats are truncated toward zero where ``to`` is an integer type; the derivative is then 0. To
-    a float8 type values beyond the range become the largest finite one with ``saturate``, infinity
-    or NaN without; ``round_mode`` applies to float8e8m0 only. As strings, numbers are spelled
-    without exponent and with the fewest digits that give them back, or NaN, INF and -INF.
+    Floats are truncated toward zero where ``to`` is an integer type, and int4 and the like keep the
+    lower bits of what is out of range; the derivative is then 0. To a float8 type values beyond the
+    range become the largest finite one with ``saturate``, infinity or NaN without; ``round_mode``
+    applies to float8e8m0 only. As strings, numbers are spelled without exponent and with the fewest
+    digits that give them back, or NaN, INF and -INF.
 
     Raises:
         InvalidModelError: if ``to`` is no element type.

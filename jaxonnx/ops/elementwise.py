@@ -16,7 +16,7 @@ from jaxonnx.define.known import is_known, is_symbolic, less, lift, maximum, min
 from jaxonnx.define.older import older
 from jaxonnx.define.registry import register
 from jaxonnx.errors import InvalidModelError
-from jaxonnx.ops._legacy import aligned
+from jaxonnx.ops._legacy import aligned, alike
 from jaxonnx.ops._precision import widened
 
 __all__ = [
@@ -127,7 +127,7 @@ def _mod_tangent(da: Any, db: Any, a: Any, b: Any, *, fmod: int) -> Any:
     return da - jnp.where(jnp.isfinite(quotient), quotient, 0) * db
 
 
-@register("Mod", 10, 13, 28, symbolic=True, elementwise=True)
+@register("Mod", 28, symbolic=True, elementwise=True)
 @kink(_mod_tangent)
 def mod(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
     """The remainder of ``a / b`` with the sign of ``b``, or of ``a`` if ``fmod``.
@@ -143,6 +143,20 @@ def mod(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
     if _is_integer(a, b):
         return remainder
     return m.where(remainder == 0, m.copysign(m.zeros_like(remainder), b), remainder)
+
+
+@register("Mod", 10, 13, symbolic=True, elementwise=True)
+def mod_10(a: ArrayLike, b: ArrayLike, /, *, fmod: int = 0) -> Array:
+    """The remainder of ``a / b``, with the sign of ``b`` for integers, of ``a`` if ``fmod``.
+
+    The derivative is that of ``a - n * b`` for the integer ``n`` in force, also at the jumps.
+
+    Raises:
+        InvalidModelError: for floats without ``fmod``.
+    """
+    if not (fmod or is_symbolic(a) or is_symbolic(b) or _is_integer(a, b)):
+        raise InvalidModelError("fmod is 0, expected 1 for floats before opset 28")
+    return mod(a, b, fmod=fmod)
 
 
 def _mod_dims(a: Any, b: Any) -> Any:
@@ -236,30 +250,42 @@ def _tied(extreme: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return tangent
 
 
-@register("Max", 1, 6, 8, 12, 13, symbolic=True, elementwise=True)
+@register("Max", 8, 12, 13, symbolic=True, elementwise=True)
 @kink(_tied(maximum))
 def max(*data_0: ArrayLike) -> Array:
     """The greatest of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(maximum, data_0)
 
 
-@register("Min", 1, 6, 8, 12, 13, symbolic=True, elementwise=True)
+max_1 = older(max, 1, 6, inputs=alike, note="All inputs have one shape.")
+
+
+@register("Min", 8, 12, 13, symbolic=True, elementwise=True)
 @kink(_tied(minimum))
 def min(*data_0: ArrayLike) -> Array:
     """The least of the inputs, broadcast; NaN if one is. Derivative at a tie: equal shares."""
     return functools.reduce(minimum, data_0)
 
 
-@register("Sum", 1, 6, 8, 13, elementwise=True)
+min_1 = older(min, 1, 6, inputs=alike, note="All inputs have one shape.")
+
+
+@register("Sum", 8, 13, elementwise=True)
 def sum(*data_0: ArrayLike) -> Array:
     """The sum of the inputs, broadcast."""
     return functools.reduce(xp(*data_0).add, data_0)
 
 
-@register("Mean", 1, 6, 8, 13, elementwise=True)
+sum_1 = older(sum, 1, 6, inputs=alike, note="All inputs have one shape.")
+
+
+@register("Mean", 8, 13, elementwise=True)
 def mean(*data_0: ArrayLike) -> Array:
     """The mean of the inputs, broadcast."""
     return div(sum(*data_0), len(data_0))
+
+
+mean_1 = older(mean, 1, 6, inputs=alike, note="All inputs have one shape.")
 
 
 @register("Abs", 1, 6, 13, symbolic=True, elementwise=True)

@@ -130,7 +130,7 @@ def split(
 
     Raises:
         InvalidModelError: if both or neither is given, or the sizes do not add up, or there are not
-            as many as ``outputs``.
+            as many as ``outputs``, or nothing is left for a part before the last.
     """
     if (split is None) == (num_outputs is None):
         raise InvalidModelError("exactly one of the input split and num_outputs is to be given")

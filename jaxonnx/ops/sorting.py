@@ -59,7 +59,7 @@ top_k_10 = older(top_k, 10)
 top_k_1 = older(top_k, 1)
 
 
-@register("OneHot", 9, 11, 28, static=["depth"], settings=["values"])
+@register("OneHot", 11, 28, static=["depth"], settings=["values"])
 def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis: int = -1) -> Array:
     """``values[1]`` where a new dimension of size ``depth`` meets ``indices``, else ``values[0]``.
 
@@ -68,6 +68,25 @@ def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis:
     Raises:
         InvalidModelError: if ``values`` has not two elements.
     """
+    return _one_hot(indices, depth, values, axis, from_the_end=True)
+
+
+@register("OneHot", 9, static=["depth"], settings=["values"])
+def one_hot_9(
+    indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis: int = -1
+) -> Array:
+    """``values[1]`` where a new dimension of size ``depth`` meets ``indices``, else ``values[0]``.
+
+    Negative indices are out of range, and so give ``values[0]`` everywhere.
+
+    Raises:
+        InvalidModelError: if ``values`` has not two elements.
+    """
+    return _one_hot(indices, depth, values, axis, from_the_end=False)
+
+
+def _one_hot(indices: Any, depth: Any, values: Any, axis: int, *, from_the_end: bool) -> Array:
+    """One-hot rows, where negative indices count from the end or are out of range."""
     if np.shape(values) != (2,):
         raise InvalidModelError(f"values has shape {list(np.shape(values))}, expected [2]")
     (size,) = as_dims(depth)
@@ -77,7 +96,8 @@ def one_hot(indices: ArrayLike, depth: ArrayLike, values: ArrayLike, /, *, axis:
     if jnp.issubdtype(hot.dtype, jnp.floating):
         hot = hot.astype(np.int32)
     hot = m.expand_dims(int32(hot), axis)
-    hot = m.where(hot < 0, hot + m.asarray(size, np.int32), hot)
+    if from_the_end:
+        hot = m.where(hot < 0, hot + m.asarray(size, np.int32), hot)
     axis %= hot.ndim
     classes = m.arange(size, dtype=np.int32)
     classes = classes.reshape([-1 if d == axis else 1 for d in range(hot.ndim)])

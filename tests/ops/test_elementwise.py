@@ -159,6 +159,8 @@ def test_mod_of_fractions():
     truncated = f32(-0.1, 0.4, 5.0, 0.1, -0.4, 3.0)
     assert_close(run_node("Mod", [a, b], opset=28)[0], floored)
     for opset in (10, 13):
+        with pytest.raises(InvalidModelError, match="fmod is 0, expected 1 for floats before"):
+            run_node("Mod", [a, b], opset=opset)
         assert_close(run_node("Mod", [a, b], opset=opset, fmod=1)[0], truncated)
 
 
@@ -252,6 +254,9 @@ def test_variadic_versions(op_type, opset):
     expected = {"Max": [3, 5, 2], "Min": [1, 1, 2], "Sum": [4, 6, 4], "Mean": [2, 3, 2]}[op_type]
     assert_close(run_node(op_type, [a, b], opset=opset)[0], f32(*expected))
     assert_close(run_node(op_type, [a], opset=opset)[0], a)
+    for other in (f32(1), f32(1, 2, 3, 4), np.ones((1, 3), np.float32)) if opset < 8 else ():
+        with pytest.raises(InvalidModelError, match="expected one shape"):
+            run_node(op_type, [a, other], opset=opset)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
