@@ -15,7 +15,8 @@ from jaxonnx.errors import (
     UnsupportedOpError,
 )
 from jaxonnx.graph.plan import Spec
-from jaxonnx.model import Model, load
+from jaxonnx.loading import load
+from jaxonnx.model import Model
 from jaxonnx.run.outputs import Outputs
 
 __all__ = [

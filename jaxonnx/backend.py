@@ -16,7 +16,8 @@ from jaxonnx.define.dtypes import type_of
 from jaxonnx.define.registry import normalize_domain
 from jaxonnx.errors import InputError, JaxonnxError
 from jaxonnx.graph.facts import newest_opset
-from jaxonnx.model import Model, load
+from jaxonnx.loading import load
+from jaxonnx.model import Model
 
 
 class BackendRep(onnx.backend.base.BackendRep):

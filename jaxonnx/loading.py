@@ -1,13 +1,16 @@
-"""From a model file to a plan and its parameters."""
+"""``load``: from a model file to a plan and its parameters, and to a model of them."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
+from jax import core
 
 from jaxonnx.errors import InputError
 from jaxonnx.graph.cone import static_cone
@@ -15,12 +18,85 @@ from jaxonnx.graph.cut import check_names, part, prune
 from jaxonnx.graph.plan import Graph, Options, Plan, Spec, Template
 from jaxonnx.graph.roles import is_float, sources_of, stored_values, take_weights
 from jaxonnx.graph.toolkit import reads
+from jaxonnx.model import Model
 from jaxonnx.optimize import fold_constants, in_training, recognised, split_labels
 from jaxonnx.read.reader import opsets_of, read_graph, spec_of
 from jaxonnx.read.source import read
+from jaxonnx.run import dims
 from jaxonnx.run.inputs import bind
+from jaxonnx.run.program import Program
 from jaxonnx.run.types import value_types
 from jaxonnx.write.template import template_of
+
+if TYPE_CHECKING:
+    import onnx_ir
+
+
+def load(
+    source: "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model",
+    *,
+    constants: Mapping[str, Any] | None = None,
+    trainable: Sequence[str] = (),
+    frozen: Sequence[str] = (),
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    training: bool = False,
+    constraints: Sequence[str] = (),
+    bounds: Mapping[str, int] | None = None,
+    buckets: Literal["pow2"] | None = None,
+) -> Model:
+    """Read an ONNX model.
+
+    Args:
+        source: a path, bytes, ``onnx.ModelProto`` or ``onnx_ir.Model``. External data is found
+            beside a path, and only in its folder or below; if the path is a link, also beside the
+            file that it leads to.
+        constants: values for graph inputs, which then are no inputs any more.
+        trainable: ONNX names, or patterns such as ``"blocks.*"``, of stored values that are
+            weights whatever they are used for.
+        frozen: likewise for values that are no weights; where both match this wins.
+        inputs: names of values anywhere in the main graph that are the inputs instead.
+        outputs: names of values anywhere in it that are the outputs instead; what they do not need
+            is left out.
+        training: whether batch normalization uses the statistics of its input and dropout drops,
+            as the file may say for inference. Those inside of loops and branches do not gather
+            statistics. See :attr:`Model.state`.
+        constraints: what may be assumed of symbolic dimensions when the model is traced with
+            them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
+        bounds: the most results of nodes whose number of results depends on values (NonZero,
+            NonMaxSuppression, ...), by name of the node or of one of its outputs. Such a model can
+            be traced: it gives :class:`Padded` arrays there, and arrays of the right size outside
+            of a trace.
+        buckets: ``"pow2"`` pads the results of such nodes to powers of two between the compiled
+            stretches of ``model(x)``, where that is exact, so that fewer sizes are compiled.
+
+    Returns:
+        The model; its first call at each combination of input shapes compiles it.
+
+    Raises:
+        InvalidModelError: if the model breaks the ONNX specification.
+        UnsupportedOpError: if it has operators that are not implemented; all are listed.
+        InputError: if ``source`` or a value in ``constants`` is of the wrong kind, or another
+            option names what the model does not have.
+        OSError: if a file cannot be read.
+    """
+    if buckets not in (None, "pow2"):
+        raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
+    plan, params, template = build_plan(
+        source,
+        constants=constants or {},
+        trainable=trainable,
+        frozen=frozen,
+        inputs=inputs,
+        outputs=outputs,
+        training=training,
+    )
+    limits = checked_bounds(plan.graph, bounds or {})
+    assumed = dims.check_constraints(plan.inputs, constraints)
+    options = Options(assumed, limits, buckets == "pow2")
+    with core.eval_context(), jax.enable_x64(True):
+        arrays = {n: jnp.asarray(a) for n, a in params.items()}
+    return Model(arrays, Program(plan, options, template))
 
 
 def build_plan(

@@ -5,37 +5,40 @@ Hu et al. 2021, https://arxiv.org/abs/2106.09685.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import core
 
 from jaxonnx.define import registry
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Graph, Node, Stored
+from jaxonnx.graph.plan import Graph, Node, Role, Stored
 from jaxonnx.graph.roles import matching
-from jaxonnx.graph.toolkit import producers
+from jaxonnx.graph.toolkit import Uses, names_of, producers, rewritten, unused
 from jaxonnx.model import Model
 
 _DOWN, _UP, _SCALE = ".lora_A", ".lora_B", ".lora_scale"
-_ADAPTED = ("MatMul", "Gemm", "Conv")
+_PRODUCTS = ("MatMul", "Gemm", "Conv")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Weight:
-    """The second factor of a product, and what is stored of it.
+    """The second factor of a product.
 
     Attributes:
-        name: the ONNX name of what is stored.
-        shape: the sizes of the factor itself.
-        turned: whether the factor is the transpose of what is stored.
+        name: the ONNX name of what is stored of it.
+        shape: its sizes, those of a matrix in the order in which ``x @ W`` has them.
+        flipped: whether what is stored is the transpose of that matrix.
+        dtype: the type of the product.
     """
 
     name: str
     shape: tuple[int, ...]
-    turned: bool = False
+    flipped: bool
+    dtype: np.dtype
 
 
 def add(model: Model, *patterns: str, rank: int = 8, alpha: float = 8.0, key: Any = None) -> Model:
@@ -54,57 +57,73 @@ def add(model: Model, *patterns: str, rank: int = 8, alpha: float = 8.0, key: An
         key: what ``A`` is drawn from; by default ``jax.random.key(0)``.
 
     Raises:
-        InputError: if a pattern matches no weight of such a node, or ``rank`` is not positive.
+        InputError: if a pattern matches no weight of such a node, or one that has an adapter or is
+            used as it is and transposed; if ``rank`` is not positive; or inside of a trace.
     """
     if rank < 1:
         raise InputError(f"rank is {rank}, expected a positive number")
     plan, params = model._program.plan, model.params
+    model._check_plain({**params, "key": key})
     given = {n: a for g in plan.graph.walk() for n, a in g.given.items()} | params
     found = _Finder(producers(plan.graph), given)
-    able = {w.name: (n, w) for n in plan.graph.all_nodes if (w := found.weight(n)) is not None}
+    able = found.weights(plan.graph)
     if not patterns:
         raise InputError(f"lora: name the weights to adapt; there are {', '.join(able)}")
-    chosen = matching("lora", patterns, [*able], able)
-    keys = jax.random.split(jax.random.key(0) if key is None else key, len(chosen))
-    factors: dict[str, Any] = {}
-    for k, name in zip(keys, sorted(chosen), strict=True):
-        down, up = _shapes(*able[name], rank)
-        spread = 1 / math.sqrt(math.prod(down[1:] if len(down) > 2 else down[:1]))
-        factors[name + _DOWN] = jax.random.normal(k, down, np.float32) * spread
-        factors[name + _UP] = jnp.zeros(up, np.float32)
-    scales = {name + _SCALE: np.float32(alpha / rank).reshape(()) for name in chosen}
-    graph = _adapted(plan.graph, found, chosen)
+    chosen = sorted(matching("lora", patterns, [*able], able))
+    _check(chosen, able, plan.stored)
+    factors, scales = {}, {}
+    for number, name in enumerate(chosen):
+        (weight,) = able[name]
+        down, up = _shapes(weight, rank)
+        factors[name + _DOWN] = _drawn(key, number, down).astype(weight.dtype)
+        factors[name + _UP] = np.zeros(up, weight.dtype)
+        scales[name + _SCALE] = np.asarray(alpha / rank).astype(weight.dtype)
+    taken = names_of(plan.graph)
+    graph = rewritten(plan.graph, lambda node: _beside(node, found.weight(node), chosen, taken))
     graph = dataclasses.replace(graph, constants={**graph.constants, **scales})
     new = {n: _stored(n, a, "weight") for n, a in factors.items()}
     new |= {n: _stored(n, a, "constant") for n, a in scales.items()}
     whole = dataclasses.replace(plan, graph=graph, stored={**plan.stored, **new})
     program = model._program.with_plan(whole)
-    program, leaves = program.with_leaves({**params, **factors}, [*factors])
-    return Model({n: jnp.asarray(a) for n, a in leaves.items()}, program)
+    return model._with_leaves(program, {**params, **factors}, [*factors])
 
 
 def merge(adapted: Model, model: Model) -> Model:
     """``model`` with the products that :func:`add` put beside its weights added to them.
 
-    The result has the leaves of ``model`` and can be saved.
+    The result has the leaves of ``model``, computes what ``adapted`` does, and can be saved.
 
     Raises:
-        InputError: if an adapted weight is quantised, or is none of ``model``.
+        InputError: if an adapted weight is quantised, is none of ``model``, or is read by other
+            nodes as well, as an embedding that is also the last layer is.
     """
-    plan = model._program.plan
-    stored, params = model.stored, adapted.params
-    names = [n.removesuffix(_DOWN) for n in params if n.endswith(_DOWN)]
-    found = _Finder(producers(plan.graph), stored)
-    able = {w.name: (n, w) for n in plan.graph.all_nodes if (w := found.weight(n)) is not None}
+    graph, stored, params = model._program.plan.graph, model.stored, adapted.params
+    found, uses = _Finder(producers(graph), stored), Uses(graph)
+    able = found.weights(graph)
     merged = {}
-    for name in names:
+    for name in (n.removesuffix(_DOWN) for n in params if n.endswith(_DOWN)):
         if name not in able:
             raise InputError(f"lora: {name!r} is quantised or no weight here, so it cannot change")
-        node, weight = able[name]
-        scale = adapted.stored[name + _SCALE]
-        change = scale * _product(node, params[name + _DOWN], params[name + _UP])
-        merged[name] = stored[name] + (change.T if weight.turned else change)
+        other = next(found.elsewhere(name, name, uses), None)
+        if other is not None:
+            raise InputError(f"lora: {name!r} is also read by {other}, which has no adapter")
+        (weight,) = able[name]
+        change = adapted.stored[name + _SCALE] * _product(
+            params[name + _DOWN], params[name + _UP], flipped=weight.flipped
+        )
+        merged[name] = stored[name] + change
     return model.replace(merged)
+
+
+def _check(
+    chosen: Collection[str], able: Mapping[str, set[_Weight]], stored: Collection[str]
+) -> None:
+    """Refuse weights that have an adapter, or would need several."""
+    for name in chosen:
+        if name + _DOWN in stored or name.endswith((_DOWN, _UP)):
+            raise InputError(f"lora: {name!r} has or is an adapter already; merge that one first")
+        if len(able[name]) > 1:
+            raise InputError(f"lora: {name!r} is used as it is and transposed, or in two types")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,74 +138,98 @@ class _Finder:
     made: Mapping[str, Node]
     given: Mapping[str, Any]
 
+    def weights(self, graph: Graph) -> dict[str, set[_Weight]]:
+        """By name of what is stored, the ways in which products use it."""
+        found: dict[str, set[_Weight]] = {}
+        for node in graph.all_nodes:
+            weight = self.weight(node)
+            if weight is not None:
+                found.setdefault(weight.name, set()).add(weight)
+        return found
+
     def weight(self, node: Node) -> _Weight | None:
         """The weight of a node that can be adapted; None if there is none."""
-        if node.domain or node.op_type not in _ADAPTED or node.attributes.get("group", 1) != 1:
+        if node.domain or node.op_type not in _PRODUCTS or node.attributes.get("group", 1) != 1:
             return None
-        name = node.inputs[1]
+        name, flipped = node.inputs[1], bool(node.attributes.get("transB"))
         before = self.made.get(name)
-        if before is None and name in self.given:
-            weight = _Weight(name, np.shape(self.given[name]))
-        elif before is not None and before.inputs[0] in self.given:
-            stored = before.inputs[0]
-            turned = before.op_type == "Transpose" and before.attributes.get("perm", (1, 0)) == (
-                1,
-                0,
-            )
-            if before.domain or not (turned or before.op_type == "DequantizeLinear"):
-                return None
-            shape = np.shape(self.given[stored])
-            weight = _Weight(stored, shape[::-1] if turned else shape, turned)
-        else:
+        dtype = None
+        if before is not None and _turns(before):
+            name, flipped = before.inputs[0], not flipped
+        elif before is not None and (before.op_type, before.domain) == ("DequantizeLinear", ""):
+            name, scale = before.inputs[:2]
+            dtype = self.given[scale].dtype if scale in self.given else None
+        if name not in self.given:
             return None
-        fits = len(weight.shape) > 2 if node.op_type == "Conv" else len(weight.shape) == 2
-        return weight if fits else None
+        shape = np.shape(self.given[name])
+        fits = len(shape) > 2 if node.op_type == "Conv" else len(shape) == 2
+        if not fits:
+            return None
+        dtype = np.dtype(dtype or self.given[name].dtype)
+        return _Weight(name, shape[::-1] if flipped else shape, flipped, dtype)
+
+    def elsewhere(self, weight: str, name: str, uses: Uses) -> Iterator[str]:
+        """Where a weight is read, under its own name or transposed, but as that of a product."""
+        for use in uses.of(name):
+            if use.node is None:
+                yield "an output"
+            elif use.node.op_type in _PRODUCTS and use.position == 1:
+                found = self.weight(use.node)
+                if found is None or found.name != weight:
+                    yield use.node.label
+            elif _turns(use.node):
+                yield from self.elsewhere(weight, use.node.outputs[0], uses)
+            else:
+                yield use.node.label
 
 
-def _shapes(node: Node, weight: _Weight, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _turns(node: Node) -> bool:
+    """Whether a node transposes a matrix."""
+    transposes = (node.op_type, node.domain) == ("Transpose", "")
+    return transposes and node.attributes.get("perm", (1, 0)) == (1, 0)
+
+
+def _shapes(weight: _Weight, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The sizes of both factors."""
     first, second, *rest = weight.shape
-    if node.op_type == "Conv":
+    if rest:
         return (rank, second, *rest), (first, rank, *(1 for _ in rest))
-    if node.attributes.get("transB"):
-        first, second = second, first
     return (first, rank), (rank, second)
 
 
-def _product(node: Node, down: Any, up: Any) -> Any:
-    """The product of both factors in the form of the weight."""
-    if node.op_type == "Conv":
+def _drawn(key: Any, number: int, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers that ``A`` begins with, of variance 1 over the number of terms that it sums."""
+    terms = math.prod(shape[1:] if len(shape) > 2 else shape[:1])
+    with core.eval_context():
+        stream = jax.random.fold_in(jax.random.key(0) if key is None else key, number)
+        return np.asarray(jax.random.normal(stream, shape, np.float32)) / math.sqrt(terms)
+
+
+def _product(down: Any, up: Any, *, flipped: bool) -> Any:
+    """The product of both factors in the form of what is stored."""
+    if down.ndim > 2:
         return jnp.einsum("or,r...->o...", up.reshape(up.shape[:2]), down)
-    return (down @ up).T if node.attributes.get("transB") else down @ up
+    return (down @ up).T if flipped else down @ up
 
 
-def _adapted(graph: Graph, found: _Finder, chosen: set[str]) -> Graph:
-    """``graph``, and the graphs inside it, with adapters beside the chosen weights."""
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        weight = found.weight(node)
-        if weight is not None and weight.name in chosen:
-            nodes += _beside(node, weight.name)
-            continue
-        attributes = {
-            n: _adapted(a, found, chosen) if isinstance(a, Graph) else a
-            for n, a in node.attributes.items()
-        }
-        nodes.append(dataclasses.replace(node, attributes=attributes) if node.subgraphs else node)
-    return dataclasses.replace(graph, nodes=tuple(nodes))
-
-
-def _beside(node: Node, weight: str) -> Iterator[Node]:
-    """A node and its adapter."""
+def _beside(
+    node: Node, weight: _Weight | None, chosen: Collection[str], taken: Collection[str]
+) -> Iterator[Node]:
+    """A node, and its adapter if its weight is to have one."""
+    if weight is None or weight.name not in chosen:
+        yield node
+        return
     out = node.outputs[0]
-    base, low, high, scaled = (f"{out}@{n}" for n in ("base", "low", "high", "scaled"))
+    base, low, high, scaled = (
+        unused(f"{out}@{n}", taken) for n in ("base", "low", "high", "scaled")
+    )
     yield dataclasses.replace(node, outputs=(base,))
-    down = (node.inputs[0], weight + _DOWN)
+    down = (node.inputs[0], weight.name + _DOWN)
     attributes = {n: v for n, v in node.attributes.items() if n not in ("beta", "transB")}
     yield dataclasses.replace(node, inputs=down, outputs=(low,), attributes=attributes)
     kind = "Conv" if node.op_type == "Conv" else "MatMul"
-    yield _node(node, kind, (low, weight + _UP), high)
-    yield _node(node, "Mul", (high, weight + _SCALE), scaled)
+    yield _node(node, kind, (low, weight.name + _UP), high)
+    yield _node(node, "Mul", (high, weight.name + _SCALE), scaled)
     yield _node(node, "Add", (base, scaled), out)
 
 
@@ -195,14 +238,15 @@ def _node(beside: Node, op_type: str, inputs: tuple[str, ...], output: str) -> N
     return Node(op_type, "", version, "", inputs, (output,), {}, path=beside.path)
 
 
-def _stored(name: str, array: Any, role: Any) -> Stored:
+def _stored(name: str, array: np.ndarray, role: Role) -> Stored:
+    """What is said of an array that no file holds."""
     return Stored(
         name=name,
         role=role,
-        source="folded",
+        source="added",
         path=(),
         users=(),
         fixed=False,
-        dtype=np.dtype(array.dtype),
-        shape=tuple(array.shape),
+        dtype=array.dtype,
+        shape=array.shape,
     )

@@ -1,4 +1,4 @@
-"""``load`` and ``Model``: an ONNX file as a jitted, differentiable callable."""
+"""``Model``: an ONNX file as a jitted, differentiable callable."""
 
 import functools
 import os
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnx
 from jax import core
 from jax.typing import ArrayLike
 
 from jaxonnx.errors import InputError
-from jaxonnx.graph.plan import Options, Spec
+from jaxonnx.graph.plan import Spec
 from jaxonnx.graph.roles import near
-from jaxonnx.loading import build_plan, checked_bounds
 from jaxonnx.run import dims
 from jaxonnx.run.executor import is_inside_a_trace
 from jaxonnx.run.mixed import compute_dtype
@@ -27,76 +25,7 @@ from jaxonnx.write.file import check_places, save
 from jaxonnx.write.weights import read_weights, write_weights
 
 if TYPE_CHECKING:
-    import onnx_ir
-
     from jaxonnx.summary import Summary
-
-
-def load(
-    source: "str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model",
-    *,
-    constants: Mapping[str, Any] | None = None,
-    trainable: Sequence[str] = (),
-    frozen: Sequence[str] = (),
-    inputs: Sequence[str] | None = None,
-    outputs: Sequence[str] | None = None,
-    training: bool = False,
-    constraints: Sequence[str] = (),
-    bounds: Mapping[str, int] | None = None,
-    buckets: Literal["pow2"] | None = None,
-) -> "Model":
-    """Read an ONNX model.
-
-    Args:
-        source: a path, bytes, ``onnx.ModelProto`` or ``onnx_ir.Model``. External data is found
-            beside a path, and only in its folder or below; if the path is a link, also beside the
-            file that it leads to.
-        constants: values for graph inputs, which then are no inputs any more.
-        trainable: ONNX names, or patterns such as ``"blocks.*"``, of stored values that are
-            weights whatever they are used for.
-        frozen: likewise for values that are no weights; where both match this wins.
-        inputs: names of values anywhere in the main graph that are the inputs instead.
-        outputs: names of values anywhere in it that are the outputs instead; what they do not need
-            is left out.
-        training: whether batch normalization uses the statistics of its input and dropout drops,
-            as the file may say for inference. Those inside of loops and branches do not gather
-            statistics. See :attr:`Model.state`.
-        constraints: what may be assumed of symbolic dimensions when the model is traced with
-            them, in the form of ``jax.export``: ``["S<=512", "B>=2"]``.
-        bounds: the most results of nodes whose number of results depends on values (NonZero,
-            NonMaxSuppression, ...), by name of the node or of one of its outputs. Such a model can
-            be traced: it gives :class:`Padded` arrays there, and arrays of the right size outside
-            of a trace.
-        buckets: ``"pow2"`` pads the results of such nodes to powers of two between the compiled
-            stretches of ``model(x)``, where that is exact, so that fewer sizes are compiled.
-
-    Returns:
-        The model; its first call at each combination of input shapes compiles it.
-
-    Raises:
-        InvalidModelError: if the model breaks the ONNX specification.
-        UnsupportedOpError: if it has operators that are not implemented; all are listed.
-        InputError: if ``source`` or a value in ``constants`` is of the wrong kind, or another
-            option names what the model does not have.
-        OSError: if a file cannot be read.
-    """
-    if buckets not in (None, "pow2"):
-        raise InputError(f"buckets is {buckets!r}, expected 'pow2' or None")
-    plan, params, template = build_plan(
-        source,
-        constants=constants or {},
-        trainable=trainable,
-        frozen=frozen,
-        inputs=inputs,
-        outputs=outputs,
-        training=training,
-    )
-    limits = checked_bounds(plan.graph, bounds or {})
-    assumed = dims.check_constraints(plan.inputs, constraints)
-    options = Options(assumed, limits, buckets == "pow2")
-    with core.eval_context(), jax.enable_x64(True):
-        arrays = {n: jnp.asarray(a) for n, a in params.items()}
-    return Model(arrays, Program(plan, options, template))
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -290,11 +219,21 @@ class Model:
                 the model is traced or one of :meth:`inference`.
         """
         check_parameters(self._params, self._program.plan)
-        if self._constants is not None or is_inside_a_trace(self._params.values()):
-            raise InputError("trainable: choose leaves outside of a trace, of a plain model")
-        program, weights = self._program.with_leaves(self._params, patterns)
+        return self._with_leaves(self._program, self._params, patterns)
+
+    def _with_leaves(
+        self, program: Program, weights: Mapping[str, Any], patterns: Sequence[str]
+    ) -> "Model":
+        """A model of ``program`` whose leaves are the stored values that patterns name."""
+        self._check_plain(weights)
+        program, leaves = program.with_leaves(weights, patterns)
         with core.eval_context(), jax.enable_x64(True):
-            return Model({n: jnp.asarray(a) for n, a in weights.items()}, program)
+            return Model({n: jnp.asarray(a) for n, a in leaves.items()}, program)
+
+    def _check_plain(self, weights: Mapping[str, Any]) -> None:
+        """Refuse to choose leaves inside of a trace, or where constants are leaves."""
+        if self._constants is not None or is_inside_a_trace(weights.values()):
+            raise InputError("leaves are chosen outside of a trace, of a plain model")
 
     def astype(self, dtype: Any) -> "Model":
         """The same model computing in ``dtype``: float16, bfloat16, or float32.

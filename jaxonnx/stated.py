@@ -11,7 +11,7 @@ import numpy as np
 
 _INF = float("inf")
 _NAN = float("nan")
-_TWICE = np.array([0, 0])
+_SCATTERED = ((6, 2), np.array([0, 0]), (5, 6))
 _QUERY = ((((1, 2),),),)
 _NOTHING = ((((0, 0),),),)
 _UNSEEN = np.array([[False]])
@@ -111,21 +111,21 @@ KINKS = (
         "Clip",
         "at a bound, if min < max",
         "1 by the input, 0 by the bounds",
-        "same by the input",
+        "0 by numbers as bounds, equal shares by tensors",
         (*_by("clip", (0, 0, 2), 1, 0, 0), *_by("clip", (2, 0, 2), 1, 0, 0)),
     ),
     Row(
         "Clip",
         "beyond a bound",
         "1 by that bound",
-        "",
+        "same",
         (*_by("clip", (-1, 0, 2), 0, 1, 0), *_by("clip", (3, 0, 2), 0, 0, 1)),
     ),
     Row(
         "Clip",
         "everywhere, if min >= max",
         "1 by max, 0 by the others",
-        "",
+        "same, but 1 by the input at min = max",
         (*_by("clip", (1, 1, 1), 0, 0, 1), *_by("clip", (1, 2, 0), 0, 0, 1)),
     ),
     Row(
@@ -153,7 +153,7 @@ KINKS = (
         "Mod",
         "everywhere, also at the jumps",
         "1, and `-n` of `a - n * b`",
-        "",
+        "same as fmod",
         (
             *_by("mod", (7, 3), 1, -2, fmod=1),
             *_by("mod", (6, 3), 1, -2, fmod=1),
@@ -186,13 +186,14 @@ TIES = (
         ),
     ),
     Row(
-        "MaxPool, GlobalMaxPool",
+        "MaxPool, GlobalMaxPool, TopK",
         "ties",
         "all to the first",
         "same",
         (
             _at("max_pool", (((2, 2, 1),),), (((1, 0, 0),),), kernel_shape=(3,)),
             _at("global_max_pool", (((2, 2, 1),),), (((1, 0, 0),),)),
+            Example("top_k", ((2, 2, 1), np.array([1])), (1, 0, 0)),
         ),
     ),
     Row(
@@ -219,22 +220,11 @@ TIES = (
         "ScatterElements, ScatterND with max or min",
         "ties",
         "equal shares",
-        "",
+        "same",
         (
-            *_by(
-                "scatter_elements",
-                ((6, 2), _TWICE, (5, 6)),
-                (0.5, 1),
-                reduction="max",
-            ),
+            Example("scatter_elements", _SCATTERED, (0.5, 1), 0, {"reduction": "max"}),
+            Example("scatter_elements", _SCATTERED, (0, 0.5), 2, {"reduction": "max"}),
         ),
-    ),
-    Row(
-        "ScatterElements, ScatterND without a reduction",
-        "one place written twice",
-        "to the last, as the value",
-        "",
-        (*_by("scatter_elements", ((1, 2), _TWICE, (5, 6)), (0, 1)),),
     ),
 )
 """Where several elements share a maximum, or a place."""
@@ -244,7 +234,7 @@ EDGES = (
         "Sqrt, Pow with an exponent below 1",
         "0 and -0",
         "infinity, as the limit says",
-        "same",
+        "same, but minus infinity for Sqrt at -0",
         (_at("sqrt", 0, _INF), _at("sqrt", -0.0, _INF), *_by("pow", (0, 0.5), _INF, 0)),
     ),
     Row("Pow", "base 0, exponent 0", "0 by both", "same", (*_by("pow", (0, 0), 0, 0),)),
@@ -252,7 +242,7 @@ EDGES = (
         "Pow by the exponent",
         "base 0 or less",
         "0",
-        "",
+        "NaN below 0, minus infinity at 0 if the exponent is negative",
         (
             Example("pow", (-1, 2), 0, 1),
             Example("pow", (0, 2), 0, 1),
@@ -263,7 +253,7 @@ EDGES = (
         "ReduceL2, LpNormalization, LpPool, GlobalLpPool",
         "the norm is 0",
         "0",
-        "same for norms",
+        "same, but for LpNormalization",
         (
             _at("reduce_l2", (0, 0), (0, 0), keepdims=0),
             _at("lp_normalization", (0, 0), (0, 0), axis=0, p=2),
@@ -275,7 +265,7 @@ EDGES = (
         "ReduceL2",
         "an element is infinite",
         "0",
-        "",
+        "NaN by that element",
         (_at("reduce_l2", (_INF, 1), (0, 0), keepdims=0),),
     ),
     Row(
@@ -301,6 +291,7 @@ EDGES = (
             _at("asin", 1, _INF),
             _at("asin", -1, _INF),
             _at("atanh", 1, _INF),
+            _at("atanh", -1, _INF),
             _at("acos", 1, -_INF),
             _at("acos", -1, -_INF),
         ),
@@ -310,7 +301,7 @@ EDGES = (
         "Asin, Acos, Acosh, Sqrt",
         "outside of the domain",
         "NaN",
-        "same",
+        "same, but infinity for Acosh",
         (_at("asin", 2, _NAN), _at("acos", 2, _NAN), _at("acosh", -1, _NAN), _at("sqrt", -1, _NAN)),
     ),
     Row(
@@ -324,7 +315,7 @@ EDGES = (
         "ReduceLogSumExp",
         "the result is infinite",
         "0",
-        "",
+        "NaN by what is infinite",
         (
             _at("reduce_log_sum_exp", (-_INF, -_INF), (0, 0), keepdims=0),
             _at("reduce_log_sum_exp", (_INF, 1), (0, 0), keepdims=0),
@@ -334,10 +325,11 @@ EDGES = (
         "ReduceProd, CumProd, Det",
         "factors that are 0, singular matrices",
         "the product of the other factors, the cofactors",
-        "same",
+        "same, but 0 for Det",
         (
             _at("reduce_prod", (0, 2, 3), (6, 0, 0), keepdims=0),
             _at("reduce_prod", (0, 0, 3), (0, 0, 0), keepdims=0),
+            Example("cum_prod", ((0, 2, 3), np.array(0)), (9, 0, 0)),
             _at("det", ((1, 2), (2, 4)), ((4, -2), (-2, 1))),
             _at("det", ((0, 0), (0, 0)), ((0, 0), (0, 0))),
         ),
@@ -350,40 +342,48 @@ NUMBERS = (
         "Max, Min, ReduceMax, ReduceMin",
         "NaN among the inputs",
         "0 by all",
-        "",
+        "1 by all, NaN for amax, amin",
         (
             *_by("max", (_NAN, 1), 0, 0),
             _at("reduce_max", (1, _NAN, 2), (0, 0, 0), keepdims=0),
         ),
     ),
-    Row("Clip", "NaN", "1, as it passes", "", (*_by("clip", (_NAN, 0, 2), 1, 0, 0),)),
+    Row("Clip", "NaN", "1, as it passes", "same", (*_by("clip", (_NAN, 0, 2), 1, 0, 0),)),
     Row(
         "Softmax, LogSoftmax",
         "nothing but -infinity in a row",
         "NaN",
         "same",
-        (_at("softmax", (-_INF, -_INF), (_NAN, _NAN)),),
+        (
+            _at("softmax", (-_INF, -_INF), (_NAN, _NAN)),
+            _at("log_softmax", (-_INF, -_INF), (_NAN, _NAN)),
+        ),
     ),
     Row(
-        "Casts to floating types, float8 too",
-        "everywhere, also where they saturate",
+        "Casts to floating types",
+        "where float8 saturates",
+        "0, else 1",
         "1",
-        "",
-        (
-            _at("cast", 3, 1, to=17),
-            _at("cast", 1e4, 0, to=17),
-        ),
+        (_at("cast", 3, 1, to=17), _at("cast", 1e4, 0, to=17)),
     ),
     Row("Casts to integers, QuantizeLinear, QLinear operators", "everywhere", "0", "same", ()),
     Row(
         "Attention",
         "a query that sees nothing",
         "0",
-        "",
+        "same",
         (Example("attention", (_QUERY, _QUERY, _QUERY, _UNSEEN), _NOTHING),),
     ),
 )
 """What has no number, or no room for it."""
+
+
+def _grid(x: float, expected: float, **attributes: Any) -> Example:
+    """Three pixels 1, 2 and 4 in a line, sampled at ``x``: the derivative by that place."""
+    pixels, place = ((((1, 2, 4),),),), ((((x, 0),),),)
+    options = {"align_corners": 1, **attributes}
+    return Example("grid_sample", (pixels, place), ((((expected, 0),),),), 1, options)
+
 
 SAMPLING = (
     Row(
@@ -391,52 +391,21 @@ SAMPLING = (
         "at the centre of a pixel",
         "that of the stretch behind it",
         "same",
-        (
-            Example(
-                "grid_sample",
-                (((((1, 2, 4),),),), ((((0, 0),),),)),
-                ((((2, 0),),),),
-                1,
-                {"align_corners": 1},
-            ),
-        ),
+        (_grid(0, 2),),
     ),
     Row(
         "GridSample, clamped to the border",
         "at the border and beyond",
         "0 by the grid",
-        "same beyond",
-        (
-            Example(
-                "grid_sample",
-                (((((1, 2, 4),),),), ((((1, 0),),),)),
-                ((((0, 0),),),),
-                1,
-                {"align_corners": 1, "padding_mode": "border"},
-            ),
-            Example(
-                "grid_sample",
-                (((((1, 2, 4),),),), ((((1.5, 0),),),)),
-                ((((0, 0),),),),
-                1,
-                {"align_corners": 1, "padding_mode": "border"},
-            ),
-        ),
+        "same",
+        (_grid(1, 0, padding_mode="border"), _grid(1.5, 0, padding_mode="border")),
     ),
     Row(
         "GridSample, nearest",
         "everywhere",
         "0 by the grid",
         "same",
-        (
-            Example(
-                "grid_sample",
-                (((((1, 2, 4),),),), ((((0.5, 0),),),)),
-                ((((0, 0),),),),
-                1,
-                {"align_corners": 1, "mode": "nearest"},
-            ),
-        ),
+        (_grid(0.5, 0, mode="nearest"),),
     ),
 )
 """Samples between pixels."""

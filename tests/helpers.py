@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnx.parser
+import pytest
 from onnx import helper
 
 import jaxonnx
@@ -112,6 +113,25 @@ def run_node(op_type: str, inputs: Sequence[Any], **options: Any) -> list[np.nda
     result = jaxonnx.load(model)(*(v for v in inputs if v is not None))
     results = result if isinstance(result, tuple) else (result,)
     return [np.asarray(r) for r in results]
+
+
+Case = tuple[str, int, list[Any], dict[str, Any], list[Any]]
+"""An operator, the opset, inputs, attributes, and the outputs by hand."""
+
+
+def by_case(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    """A test for each case, which takes it as ``case``."""
+    ids = [f"{case[0]}-{case[1]}-{k}" for k, case in enumerate(cases)]
+    return pytest.mark.parametrize("case", cases, ids=ids)
+
+
+def check_case(case: Case) -> None:
+    """Hold a one-node model to the outputs that a case has."""
+    op_type, opset, inputs, attributes, expected = case
+    results = run_node(op_type, inputs, opset=opset, outputs=len(expected), **attributes)
+    for actual, right in zip(results, expected, strict=True):
+        check = assert_same if right.dtype.name.startswith("float8") else assert_close
+        check(actual, right)
 
 
 def reference(model: onnx.ModelProto, *inputs: Any) -> list[Any]:

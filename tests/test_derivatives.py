@@ -44,6 +44,22 @@ def test_stated_derivative(example, dtype):
             assert_close(given, np.asarray(example.expected, dtype))
 
 
+def test_what_goes_by_way_of_integers_has_the_derivative_0():
+    (row,) = (r for rows in stated.SECTIONS.values() for r in rows if not r.examples)
+    assert row.function == "Casts to integers, QuantizeLinear, QLinear operators"
+    one, zero = f32(1), np.int8(0)
+
+    def quantised(x):
+        q = ops.quantize_linear(x, one, zero)
+        product = ops.q_linear_matmul(q, one, zero, q.T, one, zero, one, zero)
+        return ops.dequantize_linear(q, one, zero).sum() + product.astype(np.float32).sum()
+
+    for function in (quantised, lambda x: ops.cast(ops.cast(x, to=7), to=1).sum()):
+        x = f32([[1.5, -2.25]])
+        np.testing.assert_array_equal(jax.grad(function)(x), 0 * x)
+        np.testing.assert_array_equal(jax.jacfwd(function)(x), 0 * x)
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_second_derivatives_agree(example):
     function, x = function_of(example, np.float32)

@@ -1,5 +1,6 @@
 """Low-rank adapters: nothing changes at first, only they are trained, and they can be merged."""
 
+import pickle
 from typing import Any
 
 import jax
@@ -133,6 +134,73 @@ def test_weights_inside_of_branches_are_adapted():
     assert_close(merged(x, np.asarray(True)), adapted(x, np.asarray(True)), scale=100)
 
 
+def test_a_weight_that_is_read_twice_is_adapted_once_and_not_merged():
+    model = model_of(
+        """(int64[N] ids, float[N, 4] x) => (float[N, 6] y) <float[6, 4] w = {}> {
+            h = Gather(w, ids)
+            s = Add(h, x)
+            v = Transpose(w)
+            y = MatMul(s, v)
+        }"""
+    )
+    adapted = lora.add(model, "w", rank=2).replace({"w.lora_B": f32(np.ones((2, 6)))})
+    x, ids = input_of(model_of(LINEAR["MatMul"])), np.asarray([0, 5])
+    s = model.params["w"][ids] + x
+    change = 4 * (s @ adapted.params["w.lora_A"]) @ f32(np.ones((2, 6)))
+    assert_close(adapted(ids, x) - model(ids, x), change, scale=10)
+    with pytest.raises(InputError, match=r"'w' is also read by node giving 'h' \(Gather-13\)"):
+        lora.merge(adapted, model)
+
+
+def test_a_weight_that_is_used_both_ways_is_refused():
+    model = model_of(
+        """(float[N, 4] x) => (float[N, 4] y) <float[4, 4] w = {}> {
+            h = MatMul(x, w)
+            y = Gemm<transB = 1>(h, w)
+        }"""
+    )
+    with pytest.raises(InputError, match="'w' is used as it is and transposed"):
+        lora.add(model, "w")
+
+
+def test_products_that_share_a_weight_share_the_adapter():
+    model = model_of(
+        """(float[N, 4] x) => (float[N, 4] y) <float[4, 4] w = {}> {
+            h = MatMul(x, w)
+            y = MatMul(h, w)
+        }"""
+    )
+    adapted = lora.add(model, "w", rank=2).replace({"w.lora_B": f32(np.ones((2, 4)))})
+    x = input_of(model)
+    assert_close(lora.merge(adapted, model)(x), adapted(x), scale=100)
+
+
+def test_adapters_have_the_type_of_the_weight():
+    half = jaxonnx.load(
+        text_model(
+            "(float16[N, 3] x) => (float16[N, 1] y) <float16[3, 1] w = {15360, 0, 0}> "
+            "{ y = MatMul(x, w) }"
+        )
+    )
+    adapted = lora.add(half, "w", rank=1)
+    assert {a.dtype.name for a in adapted.params.values()} == {"float16"}
+    x = np.asarray([[1, 2, 3]], np.float16)
+    assert_close(adapted(x), half(x))
+
+
+def test_an_adapter_is_named_in_the_summary_and_pickled():
+    adapted = lora.add(model_of(LINEAR["MatMul"]), "w", rank=2)
+    stored = adapted._program.plan.stored
+    assert {n: (s.role, s.source) for n, s in stored.items()} == {
+        "w": ("constant", "initializer"),
+        "w.lora_A": ("weight", "added"),
+        "w.lora_B": ("weight", "added"),
+        "w.lora_scale": ("constant", "added"),
+    }
+    x = input_of(adapted)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(adapted))(x), adapted(x))
+
+
 def test_what_cannot_be_adapted_is_refused(tmp_path):
     model = model_of(LINEAR["Gemm"])
     with pytest.raises(InputError, match=r"lora: no stored value is called 'b'"):
@@ -141,5 +209,11 @@ def test_what_cannot_be_adapted_is_refused(tmp_path):
         lora.add(model)
     with pytest.raises(InputError, match="rank is 0"):
         lora.add(model, "w", rank=0)
+    with pytest.raises(InputError, match="'w' has or is an adapter already"):
+        lora.add(lora.add(model, "w"), "w")
+    with pytest.raises(InputError, match=r"'w\.lora_A' has or is an adapter already"):
+        lora.add(lora.add(model, "w"), "w.lora_A")
+    with pytest.raises(InputError, match="outside of a trace"):
+        jax.jit(lambda m, x: lora.add(m, "w")(x))(model, input_of(model))
     with pytest.raises(InputError, match=r"lora\.merge"):
         lora.add(model, "w").save(tmp_path / "m.onnx")

@@ -172,24 +172,18 @@ NORMS: dict[str, tuple[str, Callable[[Any], Any], np.ndarray, Any]] = {
         f32([2, 2, 2]),
         f32([-2, 0, 2]),  # (w - mean of w) / eps
     ),
-    "unit vector": (
-        vector(
-            "r = ReduceSumSquare (x) n = Sqrt (r) m = Max (n, eps) z = Div (x, m)",
-            "float eps = {0.5}",
-        ),
-        lambda x: x / jnp.maximum(norm(x), 0.5),
-        ZEROS,
-        f32([2, 4, 6]),
-    ),
-    "unit vector, clamped": (
-        vector(
-            "r = ReduceSumSquare (x) n = Sqrt (r) m = Clip (n, eps) z = Div (x, m)",
-            "float eps = {0.5}",
-        ),
-        lambda x: x / jnp.maximum(norm(x), 0.5),
-        ZEROS,
-        f32([2, 4, 6]),
-    ),
+    **{
+        f"unit vector, {bound}": (
+            vector(
+                f"r = ReduceSumSquare (x) n = Sqrt (r) m = {bound} (n, eps) z = Div (x, m)",
+                "float eps = {0.5}",
+            ),
+            lambda x: x / jnp.maximum(norm(x), 0.5),
+            ZEROS,
+            f32([2, 4, 6]),
+        )
+        for bound in ("Max", "Clip")
+    },
     "clamped at 0": (
         vector("r = ReduceSumSquare (x) c = Clip (r, zero) m = Max (c, zero) z = Sqrt (m)"),
         norm,

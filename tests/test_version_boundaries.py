@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close, f32, i64, run_node, strings, u8
+from helpers import Case, by_case, check_case, f32, i64, run_node, strings, u8
 
 from jaxonnx.errors import InvalidModelError, UnsupportedOpError
 
@@ -19,7 +19,7 @@ TWICE = [f32([1, 2]), i64([0, 0]), f32([5, 6])]
 PRODUCT = [f32([[1, 2]]), f32([[1], [1]]), f32([10])]
 
 # Operator, opset, inputs, attributes, outputs.
-CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
+CASES: list[Case] = [
     # The maximum is one of all axes from `axis` on before 13, of one axis since.
     ("Hardmax", 11, [BLOCK], {}, [f32([[[0, 0], [1, 0]]])]),
     ("Hardmax", 13, [BLOCK], {}, [f32([[[0, 1], [1, 0]]])]),
@@ -116,17 +116,9 @@ CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("op_type", "opset", "inputs", "attributes", "expected"),
-    CASES,
-    ids=[f"{case[0]}-{case[1]}-{k}" for k, case in enumerate(CASES)],
-)
-def test_both_sides(
-    op_type: str, opset: int, inputs: list[Any], attributes: Any, expected: list[Any]
-):
-    results = run_node(op_type, inputs, opset=opset, outputs=len(expected), **attributes)
-    for actual, right in zip(results, expected, strict=True):
-        assert_close(actual, right)
+@by_case(CASES)
+def test_both_sides(case: Case):
+    check_case(case)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from helpers import assert_close, assert_same, f32, i64, run_node, text_model
+from helpers import (
+    Case,
+    assert_close,
+    by_case,
+    check_case,
+    f32,
+    i64,
+    run_node,
+    text_model,
+)
 from onnx import helper, numpy_helper
 
 import jaxonnx
@@ -71,7 +80,7 @@ REGION = [IMAGE, f32([[0, 0, 2, 2]]), i64([0])]
 SQUARE = f32([[1, 2], [3, 4]])
 
 # Operator, opset, inputs, attributes, outputs.
-CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
+CASES: list[Case] = [
     # All axes from `axis`, 1, on together before 13; the last one since.
     ("Softmax", 1, [ODDS], {}, [TOGETHER]),
     ("Softmax", 11, [ODDS], {}, [TOGETHER]),
@@ -255,18 +264,9 @@ CASES: list[tuple[str, int, list[Any], dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("op_type", "opset", "inputs", "attributes", "expected"),
-    CASES,
-    ids=[f"{case[0]}-{case[1]}-{k}" for k, case in enumerate(CASES)],
-)
-def test_both_sides(
-    op_type: str, opset: int, inputs: list[Any], attributes: Any, expected: list[Any]
-):
-    results = run_node(op_type, inputs, opset=opset, outputs=len(expected), **attributes)
-    for actual, right in zip(results, expected, strict=True):
-        check = assert_same if right.dtype.name.startswith("float8") else assert_close
-        check(actual, right)
+@by_case(CASES)
+def test_both_sides(case: Case):
+    check_case(case)
 
 
 @pytest.mark.parametrize(

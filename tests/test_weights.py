@@ -94,9 +94,9 @@ def test_a_frozen_model_is_saved_whole(tmp_path):
 def test_patterns_that_match_nothing_are_refused():
     with pytest.raises(InputError, match=r"trainable: .*'haed_w'"):
         perceptron().trainable("haed_w")
-    with pytest.raises(InputError, match="outside of a trace"):
+    with pytest.raises(InputError, match="leaves are chosen outside of a trace"):
         perceptron().inference().trainable("head_*")
-    with pytest.raises(InputError, match="outside of a trace"):
+    with pytest.raises(InputError, match="leaves are chosen outside of a trace"):
         jax.jit(lambda m: m.trainable("head_*")(X))(perceptron())
 
 

@@ -15,8 +15,8 @@ from jaxonnx.cli import demo as demonstration
 from jaxonnx.cli import session
 from jaxonnx.cli.session import Clock, Difference
 from jaxonnx.errors import InputError, JaxonnxError
-from jaxonnx.loading import build_plan
-from jaxonnx.model import Model, load
+from jaxonnx.loading import build_plan, load
+from jaxonnx.model import Model
 from jaxonnx.read.reader import listed
 
 app = typer.Typer(

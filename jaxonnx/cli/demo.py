@@ -11,7 +11,8 @@ from rich.console import Console
 from jaxonnx import models
 from jaxonnx.cli import session
 from jaxonnx.cli.session import Clock
-from jaxonnx.model import Model, load
+from jaxonnx.loading import load
+from jaxonnx.model import Model
 
 _STEP = 0.01  # by which a pixel moves at a time, of 2 between black and white
 _RATE = 0.01  # of the descent

@@ -185,7 +185,7 @@ class Graph:
 
 
 Role = Literal["weight", "statistic", "constant"]
-Source = Literal["initializer", "Constant node", "folded"]
+Source = Literal["initializer", "Constant node", "folded", "added"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Stored:
     Attributes:
         name: its name, which no other value of the model has.
         role: what it is for.
-        source: what holds it in the file, or that it was computed while loading.
+        source: what holds it in the file, or that it was computed while loading or added later.
         path: names of the enclosing functions and subgraphs; empty in the main graph.
         users: the nodes that read it, in a few words.
         fixed: whether it decides a shape, so that no other value can take its place.

@@ -19,7 +19,7 @@ import numpy as np
 from jaxonnx.errors import InputError
 from jaxonnx.graph.plan import Graph, Node, Options, Plan, Spec, Stored, Template
 
-VERSION = 4
+VERSION = 3
 """The version of the format; others are refused."""
 
 _MAGIC = b"jaxonnx\0"

@@ -29,11 +29,12 @@ def _exponentials(x: Any, axes: Axes) -> tuple[Any, Any, Any]:
 
 
 def _below(x: Any, top: Any) -> tuple[Any, Any]:
+    """What lies below ``top``, 0 at it and never above 0, and its exponential."""
     m = xp(x)
     below = m.where(x == top, top - top, m.minimum(x - top, 0))  # inf - inf stays NaN
     most = max(4 * float(jnp.finfo(x.dtype).eps), 2.0**-8)  # rounding of long sums included
     near = below >= -most * abs(top)
-    return below, m.exp(below) + m.where(near, _least(x), 0 * _least(x))
+    return below, m.exp(below) + m.where(near, _least(x), 0)
 
 
 def _least(x: Any) -> Any:
@@ -62,8 +63,8 @@ def log_softmax(x: Any, /, *, axes: Axes) -> Any:
     m, (_, below, e) = xp(x), _exponentials(x, axes)
     total = e.sum(tuple(axes), keepdims=True)
     lost = total < 0.5  # no element met the maximum
-    total = total / m.where(lost, _least(x), _least(x) / _least(x))
-    return m.where(lost & (e > 0), 0 * below, below) - m.log(total)
+    total = m.where(lost, total / _least(x), total)
+    return m.where(lost & (e > 0), 0, below) - m.log(total)
 
 
 def _log_sum_exp_tangent(dx: Any, x: Any, *, axes: Axes) -> Array:

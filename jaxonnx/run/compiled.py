@@ -123,11 +123,10 @@ class Compiled:
         traced = {n: jax.tree.map(tracing.guarded, v) for n, v in {**named, **values}.items()}
         known = static.values if static else {}
         outputs = tracing.run(self.graph, {**traced, **known})
-        pairs = zip(outputs, self._specs, strict=True)
-        outputs = [tracing.declared(v, spec.dtype) for v, spec in pairs]
         lifted = [
             map_arrays(
-                lambda v, s=spec: tracing.guarded(tracing.lift(as_declared(v, s), s.dtype)), value
+                lambda v, s=spec: tracing.guarded(tracing.lift(as_declared(v, s), s.dtype)),
+                tracing.declared(value, spec.dtype),
             )
             for value, spec in zip(outputs, self._specs, strict=True)
         ]

@@ -62,7 +62,7 @@ class Program:
     def with_values(self, values: Mapping[str, Any]) -> "Program":
         """The same program with other values of what it stores."""
         graph = with_given(self.plan.graph, {n: np.asarray(v) for n, v in values.items()})
-        return Program(dataclasses.replace(self.plan, graph=graph), self.options, self.template)
+        return self.with_plan(dataclasses.replace(self.plan, graph=graph))
 
     def with_leaves(
         self, weights: Mapping[str, Any], patterns: Sequence[str]
@@ -89,14 +89,14 @@ class Program:
         whole = dataclasses.replace(graph, constants={**graph.constants, **held})
         rest, taken = take_weights(whole, stored)
         plan = dataclasses.replace(self.plan, graph=rest, stored=stored)
-        return Program(plan, self.options, self.template), {n: taken[n] for n in plan.params}
+        return self.with_plan(plan), {n: taken[n] for n in plan.params}
 
     def with_plan(self, plan: Plan) -> "Program":
         """A program of another plan, run in the same way."""
         return Program(plan, self.options, self.template)
 
-    def computing_in(self, dtype: np.dtype | None) -> "Program":
-        """The same program in another floating type, or for None in those that it declares."""
+    def computing_in(self, dtype: np.dtype) -> "Program":
+        """The same program, computing in another floating type."""
         options = dataclasses.replace(self.options, compute=dtype)
         return Program(self.plan, options, self.template)
 
