@@ -54,7 +54,7 @@ def test_what_goes_by_way_of_integers_has_the_derivative_0():
         product = ops.q_linear_matmul(q, one, zero, q.T, one, zero, one, zero)
         return ops.dequantize_linear(q, one, zero).sum() + product.astype(np.float32).sum()
 
-    for function in (quantised, lambda x: ops.cast(ops.cast(x, to=7), to=1).sum()):
+    for function in (quantised, lambda x: ops.cast(ops.cast(x, to=6), to=1).sum()):
         x = f32([[1.5, -2.25]])
         np.testing.assert_array_equal(jax.grad(function)(x), 0 * x)
         np.testing.assert_array_equal(jax.jacfwd(function)(x), 0 * x)
